@@ -59,7 +59,7 @@ class Counters(models.Model):
         return self.updates + self.events
 
 
-COUNTER_FIELDS = [field.name for field in Counters._meta.local_fields]
+COUNTER_FIELDS = tuple(field.name for field in Counters._meta.local_fields)
 
 
 class SessionStatus(models.TextChoices):

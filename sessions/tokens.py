@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from . import audit
 from .models import Token, Workspace
-from .workspaces import default_workspace
+from .workspaces import default_workspace, workspace_by_id
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +73,10 @@ def find_token(secret: str) -> Token | None:
 
     One query. Asked on every request, so that a revocation holds at once.
     """
-    return (
-        Token.objects.select_related("workspace")
-        .filter(digest=digest_of(secret), revoked_at=None)
-        .first()
-    )
+    for token in Token.objects.filter(digest=digest_of(secret), revoked_at=None):
+        token.workspace = workspace_by_id(token.workspace_id)
+        return token
+    return None
 
 
 def mark_used(token: Token) -> None:

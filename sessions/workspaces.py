@@ -11,3 +11,13 @@ def default_workspace() -> Workspace:
     if found is not None:
         return found
     return Workspace.objects.get_or_create(slug="default", defaults={"name": "default"})[0]
+
+
+_by_id: dict[int, Workspace] = {}
+
+
+def workspace_by_id(pk: int) -> Workspace:
+    """A workspace that a foreign key names. Kept in memory: its id is all that requests use."""
+    if pk not in _by_id:
+        _by_id[pk] = Workspace.objects.get(pk=pk)
+    return _by_id[pk]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from ninja import Schema
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ..core.strict_json import storable
 from ..core.times import is_time
@@ -61,7 +61,7 @@ OperationForm = Annotated[
 ]
 
 
-class Strict(Schema):
+class Strict(BaseModel):
     """Nothing is coerced, and a field that is not known is refused by name."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

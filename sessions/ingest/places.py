@@ -8,6 +8,9 @@ turn still waits for its `step_end`, but takes no rows of a later turn.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Max
@@ -16,15 +19,68 @@ from ..core.events import is_integer
 from ..core.strict_json import dumps, visible
 from ..core.times import parse_time
 from ..models import COUNTER_FIELDS, Session, Step, Turn
+from .rows import update_row
 
-_TURN_FIELDS = [
+_TURN_FIELDS = (
     *COUNTER_FIELDS, "last_ordinal", "steps", "started_ordinal", "ended_ordinal", "started_at",
     "ended_at", "reason", "runner_number",
-]  # fmt: skip
-_STEP_FIELDS = [
+)  # fmt: skip
+_STEP_FIELDS = (
     *COUNTER_FIELDS, "last_ordinal", "started_at", "ended_at", "outcome", "runner_number",
-]  # fmt: skip
+)  # fmt: skip
 _LONGEST_WORD = 200
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Turn and step rows as they were when a session's next ordinal was `next_ordinal`."""
+
+    next_ordinal: int = 0
+    epoch: int = 0
+    turns: dict[int, Turn] = field(default_factory=dict)
+    steps: dict[int, Step] = field(default_factory=dict)
+    zero: dict[int, Step] = field(default_factory=dict)
+
+
+class _KeptRows:
+    """The rows of the sessions written to last. They change only with the session's next
+    ordinal, or its epoch, so these two tell whether another process has been at work."""
+
+    MOST = 1000
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[int, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, session: Session) -> _Kept:
+        """The rows kept, if they still hold; taken out, for whoever has them changes them."""
+        with self._lock:
+            kept = self._rows.pop(session.pk, None)
+        if kept is None or (kept.next_ordinal, kept.epoch) != (
+            session.next_ordinal,
+            session.epoch,
+        ):
+            return _Kept()
+        return kept
+
+    def give(self, session: Session, kept: _Kept) -> None:
+        with self._lock:
+            self._rows[session.pk] = kept
+            while len(self._rows) > self.MOST:
+                self._rows.popitem(last=False)
+
+    def drop(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._rows.clear()
+
+
+_kept = _KeptRows()
+
+
+def forget_kept_rows() -> None:
+    """Forget the rows kept for the next transaction (tests)."""
+    _kept.drop()
 
 
 class Places:
@@ -36,15 +92,29 @@ class Places:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._turns: dict[int, Turn] = {}
-        self._steps: dict[int, Step] = {}
-        self._zero: dict[int, Step] = {}
+        kept = _kept.take(session)
+        self._turns: dict[int, Turn] = kept.turns
+        self._steps: dict[int, Step] = kept.steps
+        self._zero: dict[int, Step] = kept.zero
         self._changed: dict[tuple[type, int], Turn | Step] = {}
-        for turn in (session.open_turn, session.lead_turn):
-            if turn is not None:
-                self._turns[turn.pk] = turn
-        if session.open_step is not None:
-            self._steps[session.open_step.pk] = session.open_step
+        for name in ("open_turn", "lead_turn"):
+            pk = getattr(session, f"{name}_id")
+            if pk is not None:
+                setattr(session, name, self._turn(pk))
+        if session.open_step_id is not None:
+            session.open_step = self._step(session.open_step_id)
+
+    def keep(self) -> None:
+        """After the commit: the current turn and step may serve the next transaction."""
+        session = self.session
+        turns = {turn.pk: turn for turn in (session.open_turn, session.lead_turn) if turn}
+        step = session.open_step
+        if step is not None:
+            turns[step.turn_id] = self._turn(step.turn_id)
+        zero = {pk: self._zero[pk] for pk in turns if pk in self._zero}
+        steps = {step.pk: step} if step is not None else {}
+        steps.update({row.pk: row for row in zero.values()})
+        _kept.give(session, _Kept(session.next_ordinal, session.epoch, turns, steps, zero))
 
     # -- placing ---------------------------------------------------------------------------
 
@@ -88,7 +158,7 @@ class Places:
     def save(self) -> None:
         """Write what changed: one statement for each turn and step touched."""
         for row in self._changed.values():
-            row.save(update_fields=_TURN_FIELDS if isinstance(row, Turn) else _STEP_FIELDS)
+            update_row(row, _TURN_FIELDS if isinstance(row, Turn) else _STEP_FIELDS)
         self._changed.clear()
 
     def go_back(self, turns: int, open_turn: int | None, open_step: int | None) -> None:
@@ -213,7 +283,7 @@ class Places:
     def _step_zero(self, turn: Turn, ordinal: int) -> Step:
         step = self._zero.get(turn.pk)
         if step is None:
-            step = Step.objects.filter(turn=turn, number=0).first()
+            step = _step_zero_of(turn)
             if step is None:
                 step = self._new_step(turn, 0, ordinal)
             self._zero[turn.pk] = self._steps[step.pk] = step
@@ -233,6 +303,12 @@ class Places:
 
     def _note(self, row: Turn | Step) -> None:
         self._changed[type(row), row.pk] = row
+
+
+def _step_zero_of(turn: Turn) -> Step | None:
+    for step in Step.objects.filter(turn=turn, number=0):
+        return step
+    return None
 
 
 def _steps_kept(turn: Turn) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -159,25 +160,35 @@ def _writing(
                 done.writer.abandon(clean=isinstance(error, IngestError))
             raise
         if done.writer is not None:
-            done.writer.keep_head()
+            done.writer.keep()
 
 
 def _locked_session(workspace: Workspace, key: str, *, create: bool) -> Session:
-    rows = (
-        Session.objects.filter(workspace=workspace, key=key)
-        .select_related("open_turn", "open_step", "lead_turn")
-        .select_for_update(of=("self",))
-    )
-    session = rows.first()
+    session = _select_for_update(workspace, key)
     if session is None and create:
         now = timezone.now()
         fresh = Session(workspace=workspace, key=key, started_at=now, last_activity_at=now)
         # another process may create it first: then its row is locked below
         Session.objects.bulk_create([fresh], ignore_conflicts=True)
-        session = rows.first()
+        session = _select_for_update(workspace, key)
     if session is None:
         raise Session.DoesNotExist(f"There is no session {key!r}.")
     return session
+
+
+def _select_for_update(workspace: Workspace, key: str) -> Session | None:
+    # composed once: for so wide a row the ORM takes longer over the statement than SQLite
+    for session in Session.objects.raw(_session_statement(connection.vendor), [workspace.pk, key]):
+        return session
+    return None
+
+
+@cache
+def _session_statement(vendor: str) -> str:
+    columns = ", ".join(f'"{field.column}"' for field in Session._meta.concrete_fields)
+    lock = " FOR UPDATE" if vendor == "postgresql" else ""  # SQLite's transaction is the lock
+    table = Session._meta.db_table
+    return f'SELECT {columns} FROM "{table}" WHERE workspace_id = %s AND key = %s{lock}'
 
 
 # -- idempotency of whole requests ---------------------------------------------------------

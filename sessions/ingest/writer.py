@@ -44,13 +44,14 @@ from .errors import (
 )
 from .items import EventItem, Item, UpdateItem
 from .places import Places
+from .rows import insert_rows, update_row
 
 Answer = dict[str, Any]
-_SESSION_FIELDS = [
+_SESSION_FIELDS = (
     *COUNTER_FIELDS, "status", "last_activity_at", "ended_at", "version", "next_seq",
     "next_ordinal", "epoch", "steps", "abandoned", "head_digest", "turns", "open_turn",
     "open_step", "lead_turn", "last_turn_reason", "checkpoint_bytes", "bytes_since_checkpoint",
-]  # fmt: skip
+)  # fmt: skip
 _CHAIN_KEY = hashlib.sha256(b"nousweb chain " + settings.SECRET_KEY.encode()).digest()
 
 
@@ -438,10 +439,14 @@ class Writer:
             write_checkpoint(session, self._head.deps)
         session.last_activity_at = self.now
         session.status = status_of(session)
-        session.save(update_fields=_SESSION_FIELDS)
+        update_row(session, _SESSION_FIELDS)
 
-    def keep_head(self) -> None:
-        """After the commit: the head deps may serve the next transaction."""
+    def keep(self) -> None:
+        """After the commit: what is in memory may serve the next transaction."""
+        self._places.keep()
+        self._keep_head()
+
+    def _keep_head(self) -> None:
         if self._head is not None:
             weight = self.session.checkpoint_bytes + self.session.bytes_since_checkpoint
             heads.give_back(self.session.pk, self._head, weight)
@@ -456,7 +461,7 @@ class Writer:
             for undo in reversed(self._undos):
                 take_back(undo)
             head.version = self._taken_at
-            self.keep_head()
+            self._keep_head()
         self._drop_head()
 
     def _drop_head(self) -> None:
@@ -466,11 +471,11 @@ class Writer:
     def _flush(self) -> None:
         self._places.save()
         if self._updates:
-            Update.objects.bulk_create(self._updates, batch_size=500)
+            insert_rows(self._updates)
         if self._events:
             for event in self._events:
                 event.update_id = event.update.pk if event.update is not None else None
-            Event.objects.bulk_create(self._events, batch_size=500)
+            insert_rows(self._events)
         self._updates, self._events = [], []
 
     def _take_head(self) -> Head:
@@ -484,12 +489,12 @@ def status_of(session: Session) -> str:
     """The status that follows from the log: ended when the runner said so, running with an
     open turn, interrupted when recovery closed the last one, else idle."""
     if session.ended_at is not None:
-        return SessionStatus.ENDED
+        return SessionStatus.ENDED.value
     if session.open_turn_id is not None:
-        return SessionStatus.RUNNING
+        return SessionStatus.RUNNING.value
     if session.last_turn_reason == "interrupted":
-        return SessionStatus.INTERRUPTED
-    return SessionStatus.IDLE
+        return SessionStatus.INTERRUPTED.value
+    return SessionStatus.IDLE.value
 
 
 def _same_event(held: Event, event_type: str, data: dict[str, Any]) -> bool:

@@ -1,0 +1,82 @@
+"""Insert and update statements for the hot path, each composed once.
+
+Django composes a statement anew for every call; for rows as wide as ours that costs several
+times what the database takes to run it. The fields still convert the values, so both
+databases get what the ORM would have sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from django.db import connections, models
+
+_ROWS_A_STATEMENT = 200
+_DATABASE = "default"
+
+
+def update_row(row: models.Model, names: tuple[str, ...]) -> None:
+    """Write the named fields of a row that is in the database. One statement."""
+    connection = connections[_DATABASE]
+    sql, fields = _update_statement(type(row), names)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*_values(row, fields, connection), row.pk])
+
+
+def insert_rows(rows: Sequence[models.Model]) -> None:
+    """Insert rows of one model in their order and set their primary keys. A statement for
+    every 200 rows."""
+    connection = connections[_DATABASE]
+    for start in range(0, len(rows), _ROWS_A_STATEMENT):
+        some = rows[start : start + _ROWS_A_STATEMENT]
+        sql, fields = _insert_statement(type(some[0]), len(some))
+        values = [value for row in some for value in _values(row, fields, connection)]
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            keys = sorted(key for (key,) in cursor.fetchall())
+        for row, key in zip(some, keys, strict=True):
+            row.pk = key
+            row._state.adding = False
+            row._state.db = connection.alias
+
+
+_PLAIN = (models.TextField, models.CharField, models.IntegerField, models.ForeignKey)
+_Column = tuple[str, Any]  # attribute, and the field when it has to convert the value
+
+
+def _values(row: models.Model, columns: list[_Column], connection: Any) -> list[Any]:
+    given = row.__dict__
+    return [
+        given[name] if field is None else field.get_db_prep_save(given[name], connection)
+        for name, field in columns
+    ]
+
+
+def _column(field: Any) -> _Column:
+    return field.attname, None if isinstance(field, _PLAIN) else field
+
+
+@cache
+def _update_statement(model: type[models.Model], names: tuple[str, ...]) -> tuple[str, list[_Column]]:
+    fields = [model._meta.get_field(name) for name in names]
+    quote = connections[_DATABASE].ops.quote_name
+    sets = ", ".join(f"{quote(field.column)} = %s" for field in fields)
+    key = quote(model._meta.pk.column)
+    return f"UPDATE {quote(model._meta.db_table)} SET {sets} WHERE {key} = %s", [
+        _column(field) for field in fields
+    ]
+
+
+@cache
+def _insert_statement(model: type[models.Model], count: int) -> tuple[str, list[_Column]]:
+    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    quote = connections[_DATABASE].ops.quote_name
+    columns = ", ".join(quote(field.column) for field in fields)
+    row = f"({', '.join(['%s'] * len(fields))})"
+    values = ", ".join([row] * count)
+    table, key = quote(model._meta.db_table), quote(model._meta.pk.column)
+    return f"INSERT INTO {table} ({columns}) VALUES {values} RETURNING {key}", [
+        _column(field) for field in fields
+    ]

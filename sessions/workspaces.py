@@ -21,3 +21,8 @@ def workspace_by_id(pk: int) -> Workspace:
     if pk not in _by_id:
         _by_id[pk] = Workspace.objects.get(pk=pk)
     return _by_id[pk]
+
+
+def forget() -> None:
+    """Forget the workspaces kept in memory (tests)."""
+    _by_id.clear()

@@ -199,11 +199,12 @@ def _database(url: str | None) -> dict[str, object]:
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": DATA_DIR / "nousweb.sqlite3",
+            "CONN_MAX_AGE": None,  # opening one, with its pragmas, costs as much as a post
             "OPTIONS": SQLITE_OPTIONS,
         }
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
-        return {**dj_database_url.parse(url), "OPTIONS": SQLITE_OPTIONS}
+        return {**dj_database_url.parse(url, conn_max_age=None), "OPTIONS": SQLITE_OPTIONS}
     if scheme not in ("postgresql", "postgres"):
         raise ImproperlyConfigured(f"DATABASE_URL must be postgresql://… or unset, not {scheme}:")
     parsed = dj_database_url.parse(url)
@@ -249,5 +250,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"django.request": {"level": "ERROR"}},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "django.security.DisallowedHost": {"level": "CRITICAL"},  # answered with 400
+    },
 }

@@ -11,7 +11,7 @@ from django.core import checks
 from nousweb.sqlite_driver import has_wal_reset_fault
 
 
-@checks.register(checks.Tags.database)
+@checks.register(checks.Tags.compatibility)  # a `database` check would not run at start-up
 def sqlite_is_sound(**_: Any) -> list[checks.CheckMessage]:
     """Warn when the linked SQLite is one that can lose committed writes."""
     if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":

@@ -24,7 +24,7 @@ def _clean_caches() -> Iterator[None]:
     heads.drop()
     forget_kept_rows()
     workspaces.forget()
-    yield
+    return
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,7 +33,7 @@ else:
     raise RuntimeError("NOUSWEB_TEST_DATABASE must be sqlite or postgresql")
 
 from nousweb.settings import *  # noqa: E402, F403
-from nousweb.settings import DATABASES, DATA_DIR  # noqa: E402
+from nousweb.settings import DATA_DIR, DATABASES  # noqa: E402
 
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "testserver"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick; no secret here

@@ -21,9 +21,7 @@ def rows(request):
 
 
 @pytest.mark.parametrize("model", [Update, Event])
-@pytest.mark.parametrize(
-    "statement", ["UPDATE {table} SET epoch = 9", "DELETE FROM {table}"]
-)
+@pytest.mark.parametrize("statement", ["UPDATE {table} SET epoch = 9", "DELETE FROM {table}"])
 def test_sql_can_neither_change_nor_delete(model, statement):
     with (
         pytest.raises(DatabaseError, match="append-only"),

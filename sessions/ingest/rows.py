@@ -58,25 +58,30 @@ def _column(field: Any) -> _Column:
     return field.attname, None if isinstance(field, _PLAIN) else field
 
 
+def _key_column(model: type[models.Model]) -> str:
+    key: Any = model._meta.pk
+    return str(key.column)
+
+
 @cache
-def _update_statement(model: type[models.Model], names: tuple[str, ...]) -> tuple[str, list[_Column]]:
-    fields = [model._meta.get_field(name) for name in names]
+def _update_statement(
+    model: type[models.Model], names: tuple[str, ...]
+) -> tuple[str, list[_Column]]:
+    fields: list[Any] = [model._meta.get_field(name) for name in names]
     quote = connections[_DATABASE].ops.quote_name
     sets = ", ".join(f"{quote(field.column)} = %s" for field in fields)
-    key = quote(model._meta.pk.column)
-    return f"UPDATE {quote(model._meta.db_table)} SET {sets} WHERE {key} = %s", [
-        _column(field) for field in fields
-    ]
+    key = quote(_key_column(model))
+    sql = f"UPDATE {quote(model._meta.db_table)} SET {sets} WHERE {key} = %s"  # noqa: S608
+    return sql, [_column(field) for field in fields]
 
 
 @cache
 def _insert_statement(model: type[models.Model], count: int) -> tuple[str, list[_Column]]:
-    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    fields: list[Any] = [field for field in model._meta.concrete_fields if not field.primary_key]
     quote = connections[_DATABASE].ops.quote_name
     columns = ", ".join(quote(field.column) for field in fields)
     row = f"({', '.join(['%s'] * len(fields))})"
     values = ", ".join([row] * count)
-    table, key = quote(model._meta.db_table), quote(model._meta.pk.column)
-    return f"INSERT INTO {table} ({columns}) VALUES {values} RETURNING {key}", [
-        _column(field) for field in fields
-    ]
+    table, key = quote(model._meta.db_table), quote(_key_column(model))
+    sql = f"INSERT INTO {table} ({columns}) VALUES {values} RETURNING {key}"  # noqa: S608
+    return sql, [_column(field) for field in fields]

@@ -188,7 +188,8 @@ def _session_statement(vendor: str) -> str:
     columns = ", ".join(f'"{field.column}"' for field in Session._meta.concrete_fields)
     lock = " FOR UPDATE" if vendor == "postgresql" else ""  # SQLite's transaction is the lock
     table = Session._meta.db_table
-    return f'SELECT {columns} FROM "{table}" WHERE workspace_id = %s AND key = %s{lock}'
+    where = f"workspace_id = %s AND key = %s{lock}"
+    return f'SELECT {columns} FROM "{table}" WHERE {where}'  # noqa: S608
 
 
 # -- idempotency of whole requests ---------------------------------------------------------

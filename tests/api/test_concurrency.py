@@ -42,9 +42,7 @@ def test_sixteen_writers_into_one_session_lose_nothing(secret):
     def write(number: int):
         api = Api(secret)
         return [
-            api.update(
-                "s", ["append", "l", number * 100 + n], ["log_event", "tool_call", {"n": n}]
-            )
+            api.update("s", ["append", "l", number * 100 + n], ["log_event", "tool_call", {"n": n}])
             for n in range(10)
         ]
 
@@ -73,9 +71,7 @@ def test_fifty_racers_with_one_id_store_one_row_and_get_one_answer(secret):
 
 def test_racers_with_one_idempotency_key_store_one_row(secret):
     body = {"operations": [["append", "l", 1]]}
-    answers = race(
-        16, lambda _: Api(secret).post("sessions/s/updates", body, Idempotency_Key="k")
-    )
+    answers = race(16, lambda _: Api(secret).post("sessions/s/updates", body, Idempotency_Key="k"))
     assert {answer.text for answer in answers} == {answers[0].text}
     assert Update.objects.count() == 1
 

@@ -66,7 +66,9 @@ def test_deps_at_every_version_follow_the_rules(api, monkeypatch, least, actions
         if kind == "update":
             _update(api, key, model, *arguments)
         elif kind == "event":
-            assert api.event(key, "tool_call", arguments[0], seq=len(model.moments) - 1).status == 201
+            assert (
+                api.event(key, "tool_call", arguments[0], seq=len(model.moments) - 1).status == 201
+            )
             model.logged(1)
         elif kind == "rewind" and len(model.moments) > 1:
             to_seq = int(arguments[0] * (len(model.moments) - 1))

@@ -8,9 +8,17 @@ from django.conf import settings
 LIMITS = settings.LIMITS
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "text/json",
-                                  "multipart/form-data; boundary=x",
-                                  "application/json; charset=latin-1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "",
+        "text/json",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=latin-1",
+    ],
+)
 @pytest.mark.parametrize("path", ["sessions/s/updates", "sessions/s/events", "ingest"])
 def test_another_content_type_is_415(api, path, kind):
     answer = api.post(path, "[]", content_type=kind)

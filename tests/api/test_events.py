@@ -15,7 +15,8 @@ def test_events_are_numbered_from_zero(api):
 def test_an_event_already_held_is_a_duplicate_and_stored_once(api):
     first = api.event("s", "user_message", {"content": "x", "n": 1}, seq=0)
     again = api.post(
-        "sessions/s/events", '{"data": {"n":1,  "content":"\\u0078"}, "type":"user_message","seq":0}'
+        "sessions/s/events",
+        '{"data": {"n":1,  "content":"\\u0078"}, "type":"user_message","seq":0}',
     )
     assert (first.status, again.status) == (201, 200)
     assert again.json["duplicate"] is True

@@ -1,6 +1,7 @@
 """The reading API: sessions, one session, events, updates, deps, the timeline of a step."""
 
 import pytest
+
 from sessions.models import Session
 from sessions.tokens import create_token
 

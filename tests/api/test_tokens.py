@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_only_a_prefix_and_the_hash_are_stored():
-    token, secret = create_token("runner", ["ingest"])
+    _token, secret = create_token("runner", ["ingest"])
     stored = Token.objects.get()
     assert bytes(stored.digest) == hashlib.sha256(secret.encode()).digest()
     assert secret.startswith(stored.prefix)

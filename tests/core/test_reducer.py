@@ -88,9 +88,7 @@ def _warnings(judged: list[Any]) -> list[dict[str, Any]]:
         )
     for event in judged:
         if event.disposition is Disposition.REFUSED:
-            found.append(
-                {"kind": "refused_surface_type", "level": "warning", "type": event.type}
-            )
+            found.append({"kind": "refused_surface_type", "level": "warning", "type": event.type})
         if event.disposition is Disposition.INVALID:
             found.append(
                 {

@@ -14,7 +14,7 @@ LAYERS = [
     {"database", "workspaces"},
     {"deps"},
     {"ingest", "audit", "tokens"},
-    {"timeline", "reading", "history", "search"},
+    {"shown", "timeline", "reading", "history", "search"},
     {"api", "views", "forms", "admin", "templatetags", "urls", "example"},
     {"management", "apps", "checks", "migrations"},
 ]

@@ -3,8 +3,9 @@ would show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 
 from django.contrib.admin.views.decorators import staff_member_required
 from django.contrib.auth.decorators import login_required
@@ -12,7 +13,6 @@ from django.core.exceptions import BadRequest
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.cache import never_cache
@@ -27,11 +27,7 @@ from .models import Session, Step, Update
 from .shown import Shown, shown
 from .workspaces import default_workspace
 
-
-class View(Protocol):
-    """A view of one session."""
-
-    def __call__(self, request: HttpRequest, session: Session, **rest: Any) -> HttpResponse: ...
+View = Callable[..., HttpResponse]
 
 
 def page(view: Any) -> Any:
@@ -348,12 +344,7 @@ def refusals(request: HttpRequest, session: Session) -> HttpResponse:
     context = {
         "session": session,
         "tab": "refusals",
-        "refusals": [(row, loads(row.problem), visible(row.head)) for row in rows],
+        "refusals": [(row, loads(row.problem), visible(row.body_head)) for row in rows],
         "next": with_query(request.GET, before=rows[-1].pk) if len(rows) == 50 else "",
     }
     return render(request, "refusals.html", context)
-
-
-def timeline_url(session: Session) -> str:
-    """The page of a session."""
-    return reverse("timeline", args=[session.key])

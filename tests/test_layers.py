@@ -14,7 +14,7 @@ LAYERS = [
     {"database", "workspaces"},
     {"deps"},
     {"ingest", "audit", "tokens"},
-    {"shown", "timeline", "reading", "history", "search"},
+    {"shown", "entries", "timeline", "reading", "history", "search"},
     {"api", "views", "forms", "admin", "templatetags", "urls", "example"},
     {"management", "apps", "checks", "migrations"},
 ]

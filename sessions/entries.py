@@ -1,0 +1,404 @@
+"""Entries: an update or an event as a frozen view, ready to be shown.
+
+Nothing here parses more than `HEAD_CHARACTERS` of a stored text: what is longer is shown cut, with
+its size. Odd data never fails a page: what has no known shape is shown raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from .core import strict_json
+from .core.events import Disposition, Reason, is_integer
+from .core.reducer import OperationRefused, parse_operation
+from .core.times import parse_time
+from .models import Event, Session, Step, Update
+from .shown import Shown, shown, shown_cut
+
+HEAD_CHARACTERS = 24_000
+"""What is read of a stored text for a page; longer ones are shown cut."""
+
+WHY_LOST = {
+    Reason.NO_LOG: (
+        "The tool ran on the RunContext path, which has no session log.",
+        "Run the tool through Nous.AgentRunner: there the same update reaches the log.",
+    ),
+    Reason.SURFACE_TYPE: (
+        "An update may not log an event that the model sees: it could smuggle content into the "
+        "transcript.",
+        "Log it as a bookkeeping event (tool_call, request_header, …), or let the runner add the "
+        "message itself.",
+    ),
+    Reason.UNKNOWN_EVENT_TYPE: (
+        "The session log does not know this event type.",
+        "Use one of the known bookkeeping types: tool_call, turn_start, turn_end, step_start, "
+        "step_end, request_header.",
+    ),
+    Reason.SURFACE_OP_ON_NON_SURFACE: (
+        "An event that the model never sees carries a surface_op.",
+        "Leave surface_op out: only messages can replace what the model saw.",
+    ),
+    Reason.INVALID_SURFACE_OP: (
+        "Its surface_op is no possible one.",
+        'Send "append" or ["replace", start, stop] with 0 ≤ start ≤ stop.',
+    ),
+}
+"""Reason → (why it was lost, what would have kept it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """When the session started: by the runner's clock, and by ours. Times are told from the
+    one that they were taken by."""
+
+    runner: datetime
+    server: datetime
+
+
+def starts_of(session: Session) -> Starts:
+    """The session's starts. The runner's is the time of its first event; one query, once for
+    each session object."""
+    known: Starts | None = session.__dict__.get("_starts")
+    if known is None:
+        first = Event.objects.filter(session=session).order_by("ordinal").values_list("time")[:1]
+        moment = parse_time(first[0][0]) if first else None
+        if moment is None or not 1900 < moment.year < 9000:
+            moment = session.started_at
+        known = session.__dict__["_starts"] = Starts(moment, session.started_at)
+    return known
+
+
+def server_start(session: Session) -> Starts:
+    return Starts(session.started_at, session.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """One operation of an update. `fate` is what became of a `log_event`."""
+
+    name: str
+    key: str
+    value: Shown | None
+    fate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """A tool call of an assistant message."""
+
+    id: str
+    name: str
+    arguments: Shown
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """A part of a message's content: readable text, or JSON."""
+
+    text: str
+    is_json: bool = False
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the timeline, ready to be shown. `kind`: `update`, `message`, `tool_result`,
+    `tool_call`, `mark` (a turn or step opens or closes) or `raw`."""
+
+    ordinal: int
+    kind: str
+    type: str
+    disposition: str
+    abandoned: bool
+    time: datetime | None
+    time_text: str
+    offset: timedelta | None
+    received_at: datetime
+    seq: int | None = None
+    epoch: int = 0
+    why: str = ""
+    remedy: str = ""
+    note: str = ""
+    parts: list[PartView] = field(default_factory=list)
+    reasoning: PartView | None = None
+    calls: list[CallView] = field(default_factory=list)
+    call_id: str = ""
+    name: str = ""
+    source: str = ""
+    is_error: bool = False
+    data: Shown | None = None
+    # an update's
+    version: int | None = None
+    path: str = ""
+    operations: list[OperationView] = field(default_factory=list)
+    operations_left: int = 0
+    differs: list[str] = field(default_factory=list)
+    context_refusal: str = ""
+    lost: int = 0
+    # a lost event's
+    update_version: int | None = None
+    operation_index: int | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        return self.disposition not in ("", Disposition.LOGGED)
+
+
+def entries_of(
+    rows: Sequence[Update | Event], starts: Starts, steps: dict[int, Step]
+) -> list[Entry]:
+    answered = {
+        str(data["tool_call_id"])
+        for row in rows
+        if isinstance(row, Event) and row.type == "tool_result"
+        for data in [_parsed(row)]
+        if isinstance(data, dict) and data.get("tool_call_id") is not None
+    }
+    found = []
+    for row in rows:
+        step = steps[row.step_id]
+        abandoned = step.abandoned_from is not None and row.ordinal >= step.abandoned_from
+        if isinstance(row, Update):
+            found.append(_update_entry(row, starts, abandoned))
+        else:
+            found.append(_event_entry(row, starts, abandoned, answered))
+    return found
+
+
+def _parsed(row: Any) -> Any:
+    """The row's JSON, or None when it is too long to be parsed for a page."""
+    if row.size > len(row.head):
+        return None
+    try:
+        return strict_json.loads(row.head)
+    except strict_json.StrictJSONError:
+        return None
+
+
+def _update_entry(row: Any, starts: Starts, abandoned: bool) -> Entry:
+    fates = strict_json.loads(row.log_events)
+    operations, left = _operation_views(row, fates)
+    return Entry(
+        **_common(row, row.occurred_at, starts, abandoned),
+        kind="update",
+        type="update",
+        disposition="",
+        version=row.version,
+        path=row.path,
+        operations=operations,
+        operations_left=left,
+        data=None if operations else shown_cut(row.head, row.size),
+        differs=[strict_json.visible(key) for key in strict_json.loads(row.differs)],
+        context_refusal=row.context_refusal,
+        call_id=row.tool_call_id or "",
+        name=row.tool_name or "",
+        lost=sum(fate["disposition"] != "logged" for fate in fates),
+    )
+
+
+_MOST_OPERATIONS = 50
+
+
+def _operation_views(row: Any, fates: list[dict[str, Any]]) -> tuple[list[OperationView], int]:
+    raw = _parsed(row)
+    if not isinstance(raw, list):
+        return [], 0
+    views = []
+    waiting = iter(fates)
+    for index, item in enumerate(raw[:_MOST_OPERATIONS]):
+        try:
+            operation = parse_operation(item, index)
+        except OperationRefused:  # it was taken once: never hide it
+            views.append(OperationView("?", "", shown(item)))
+            continue
+        fate = ""
+        if operation.name == "log_event":
+            fate = _fate(next(waiting, None))
+        value = None if operation.name == "delete" else shown(operation.value)
+        views.append(OperationView(operation.name, strict_json.visible(operation.key), value, fate))
+    return views, len(raw) - len(views)
+
+
+def _fate(said: dict[str, Any] | None) -> str:
+    if said is None:
+        return ""
+    if said["disposition"] != "logged":
+        return str(said["disposition"])
+    again = ", came by broadcast first" if said.get("duplicate") else ""
+    return f"logged as seq {said['seq']}{again}"
+
+
+def _event_entry(row: Any, starts: Starts, abandoned: bool, answered: set[str]) -> Entry:
+    data = _parsed(row)
+    why, remedy = WHY_LOST.get(Reason(row.reason), ("", "")) if row.reason else ("", "")
+    common = {
+        **_common(row, row.time, starts, abandoned),
+        "type": strict_json.visible(row.type),
+        "disposition": row.disposition,
+        "seq": row.seq,
+        "why": why,
+        "remedy": remedy,
+        "update_version": row.update_version if hasattr(row, "update_version") else None,
+        "operation_index": row.operation_index,
+    }
+    if not isinstance(data, dict):
+        return Entry(**common, kind="raw", data=shown_cut(row.head, row.size))
+    reader = _READERS.get(row.type, _raw)
+    return Entry(**common, **reader(row, data, answered))
+
+
+def _common(row: Any, time: str | None, starts: Starts, abandoned: bool) -> dict[str, Any]:
+    moment = parse_time(time)
+    at, start = (moment, starts.runner) if moment else (row.received_at, starts.server)
+    return {
+        "ordinal": row.ordinal,
+        "epoch": row.epoch,
+        "abandoned": abandoned,
+        "time": moment,
+        "time_text": time or "",
+        "offset": at - start if 1900 < at.year < 9000 else None,
+        "received_at": row.received_at,
+    }
+
+
+# -- what an event says --------------------------------------------------------------------
+
+
+def _message(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+    reasoning = data.get("reasoning_content")
+    return {
+        "kind": "message",
+        "parts": _parts(data.get("content")),
+        "reasoning": _part(reasoning) if reasoning else None,
+        "calls": _calls(data.get("tool_calls"), answered),
+        "name": _text(data.get("name")),
+        "source": _text(data.get("source")),
+        "note": _replace_note(data),
+        "data": shown(data),
+    }
+
+
+def _tool_result(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+    metadata = data.get("metadata")
+    failed = isinstance(metadata, dict) and bool(
+        metadata.get("error") or metadata.get("is_error") or metadata.get("status") == "error"
+    )
+    return {
+        "kind": "tool_result",
+        "parts": _parts(data.get("content")),
+        "call_id": _text(data.get("tool_call_id")),
+        "name": _text(data.get("name")),
+        "is_error": failed,
+        "note": _replace_note(data),
+        "data": shown(data),
+    }
+
+
+def _tool_call(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+    arguments = data.get("arguments")
+    return {
+        "kind": "tool_call",
+        "call_id": _text(data.get("id")),
+        "name": _text(data.get("name")),
+        "source": _text(data.get("source")),
+        "parts": [] if arguments is None else [_json_part(arguments)],
+        "note": _text(data.get("mode")),
+        "data": shown(data),
+    }
+
+
+def _mark(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+    said = [
+        f"the runner calls it {name} {_text(data[name])}"
+        for name, counted in (("turn", row.turn_number), ("step", row.step_number))
+        if name in data
+        and not (is_integer(data[name]) and data[name] == counted)
+        and not (name == "step" and row.type.startswith("turn"))
+    ]
+    return {
+        "kind": "mark",
+        "name": _text(data.get("outcome") if row.type == "step_end" else data.get("reason")),
+        "is_error": data.get("outcome") == "error",
+        "note": "; ".join(said),
+        "data": shown(data),
+    }
+
+
+def _raw(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+    return {"kind": "raw", "data": shown(data)}
+
+
+_READERS = {
+    "system_message": _message,
+    "user_message": _message,
+    "assistant_message": _message,
+    "tool_result": _tool_result,
+    "tool_call": _tool_call,
+    "turn_start": _mark,
+    "turn_end": _mark,
+    "step_start": _mark,
+    "step_end": _mark,
+}
+
+
+def _calls(calls: Any, answered: set[str]) -> list[CallView]:
+    if isinstance(calls, dict):
+        calls = [calls]
+    if not isinstance(calls, list):
+        return []
+    return [
+        CallView(
+            _text(call.get("id")),
+            _text(call.get("name")),
+            shown(call.get("arguments")),
+            str(call.get("id")) in answered,
+        )
+        for call in calls[:100]
+        if isinstance(call, dict)
+    ]
+
+
+def _parts(content: Any) -> list[PartView]:
+    if content is None or content == "":
+        return []
+    if not isinstance(content, list):
+        return [_part(content)]
+    found = []
+    for part in content[:100]:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            found.append(_part(part["text"]))
+        else:
+            found.append(_part(part))
+    return found
+
+
+def _part(value: Any) -> PartView:
+    if not isinstance(value, str):
+        return _json_part(value)
+    text = strict_json.visible(value)
+    limit = 6000
+    return PartView(text[:limit], cut=len(text) > limit)
+
+
+def _json_part(value: Any) -> PartView:
+    view = shown(value)
+    return PartView(view.text, is_json=True, cut=view.cut)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return strict_json.visible(value)[:300]
+    return shown(value).text[:300]
+
+
+def _replace_note(data: dict[str, Any]) -> str:
+    operation = data.get("surface_op")
+    if isinstance(operation, list) and len(operation) == 3 and operation[0] == "replace":
+        return f"replaces positions {_text(operation[1])} to {_text(operation[2])}"
+    return ""

@@ -17,7 +17,6 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from .core.strict_json import visible
 from .models import (
     AuditRecord,
     Checkpoint,
@@ -32,6 +31,7 @@ from .models import (
     Update,
     Workspace,
 )
+from .shown import readable
 
 _CUT = 5000
 
@@ -92,7 +92,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         field = name.removeprefix("cut_")
 
         def cut(row: models.Model) -> str:
-            text = visible(getattr(row, field) or "")
+            text = readable(getattr(row, field) or "")
             return text if len(text) <= _CUT else f"{text[:_CUT]} … ({len(text):,} characters)"
 
         cut.short_description = field.replace("_", " ")  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from .core.events import Disposition, Reason, is_integer
 from .core.reducer import OperationRefused, parse_operation
 from .core.times import parse_time
 from .models import Event, Session, Step, Update
-from .shown import Shown, shown, shown_cut
+from .shown import Shown, readable, shown, shown_cut
 
 HEAD_CHARACTERS = 24_000
 """What is read of a stored text for a page; longer ones are shown cut."""
@@ -192,7 +192,7 @@ def _update_entry(row: Any, starts: Starts, abandoned: bool) -> Entry:
         operations=operations,
         operations_left=left,
         data=None if operations else shown_cut(row.head, row.size),
-        differs=[strict_json.visible(key) for key in strict_json.loads(row.differs)],
+        differs=[readable(key) for key in strict_json.loads(row.differs)],
         context_refusal=row.context_refusal,
         call_id=row.tool_call_id or "",
         name=row.tool_name or "",
@@ -219,7 +219,7 @@ def _operation_views(row: Any, fates: list[dict[str, Any]]) -> tuple[list[Operat
         if operation.name == "log_event":
             fate = _fate(next(waiting, None))
         value = None if operation.name == "delete" else shown(operation.value)
-        views.append(OperationView(operation.name, strict_json.visible(operation.key), value, fate))
+        views.append(OperationView(operation.name, readable(operation.key), value, fate))
     return views, len(raw) - len(views)
 
 
@@ -237,7 +237,7 @@ def _event_entry(row: Any, starts: Starts, abandoned: bool, answered: set[str]) 
     why, remedy = WHY_LOST.get(Reason(row.reason), ("", "")) if row.reason else ("", "")
     common = {
         **_common(row, row.time, starts, abandoned),
-        "type": strict_json.visible(row.type),
+        "type": readable(row.type),
         "disposition": row.disposition,
         "seq": row.seq,
         "why": why,
@@ -379,7 +379,7 @@ def _parts(content: Any) -> list[PartView]:
 def _part(value: Any) -> PartView:
     if not isinstance(value, str):
         return _json_part(value)
-    text = strict_json.visible(value)
+    text = readable(value)
     limit = 6000
     return PartView(text[:limit], cut=len(text) > limit)
 
@@ -393,7 +393,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return strict_json.visible(value)[:300]
+        return readable(value)[:300]
     return shown(value).text[:300]
 
 

@@ -24,7 +24,7 @@ from .core.strict_json import loads, visible
 from .deps import deps_at
 from .forms import LostFilters, SessionFilters, TimelineQuery, read_query, with_query
 from .models import Session, Step, Update
-from .shown import Shown, shown
+from .shown import Shown, readable, shown
 from .workspaces import default_workspace
 
 View = Callable[..., HttpResponse]
@@ -230,7 +230,7 @@ def entry(request: HttpRequest, session: Session, ordinal: int) -> HttpResponse:
         "session": session,
         "step": row.step,
         "entry": timeline.entry_view(row, session),
-        "raw": visible(raw[:limit]),
+        "raw": readable(raw[:limit]),
         "size": len(raw),
         "cut": len(raw) > limit,
         "tab": "timeline",
@@ -257,7 +257,7 @@ KEYS_A_PAGE = 100
 
 def _key_rows(deps: dict[str, Any], start: int, limit: int) -> list[tuple[str, str, Shown]]:
     names = sorted(deps, key=lambda name: visible(name))[start : start + limit]
-    return [(name, visible(name), shown(deps[name], 1500)) for name in names]
+    return [(name, readable(name), shown(deps[name], 1500)) for name in names]
 
 
 @session_page
@@ -271,7 +271,7 @@ def deps(request: HttpRequest, session: Session) -> HttpResponse:
         if not (index.isascii() and index.isdecimal()) or int(index) >= len(names):
             raise Http404("There is no such key.")
         name = names[int(index)]
-        context.update(name=visible(name), value=shown(at.deps[name], 200_000))
+        context.update(name=readable(name), value=shown(at.deps[name], 200_000))
         return render(request, "deps_key.html", context)
     start = request.GET.get("start", "0")
     first = int(start) if start.isascii() and start.isdecimal() and len(start) < 10 else 0
@@ -344,7 +344,7 @@ def refusals(request: HttpRequest, session: Session) -> HttpResponse:
     context = {
         "session": session,
         "tab": "refusals",
-        "refusals": [(row, loads(row.problem), visible(row.body_head)) for row in rows],
+        "refusals": [(row, loads(row.problem), readable(row.body_head)) for row in rows],
         "next": with_query(request.GET, before=rows[-1].pk) if len(rows) == 50 else "",
     }
     return render(request, "refusals.html", context)

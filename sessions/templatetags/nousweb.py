@@ -6,7 +6,15 @@ from datetime import datetime, timedelta
 
 from django import template
 
+from sessions.shown import readable as _readable
+
 register = template.Library()
+
+
+@register.filter
+def readable(text: object) -> str:
+    """Text with what can't be seen made visible; None is nothing."""
+    return "" if text is None else _readable(str(text))
 
 
 @register.filter

@@ -1,0 +1,1 @@
+"""What posting costs. Run it with `python -m tests.benchmarks`."""

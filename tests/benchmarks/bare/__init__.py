@@ -1,0 +1,1 @@
+"""The yardstick: Django and ninja, one endpoint, one table, nothing else."""

@@ -242,7 +242,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
-WHITENOISE_KEEP_ONLY_HASHED_FILES = False
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("png", "gif", "jpg", "woff", "woff2", "ico", "map", "gz")
 
 LOGGING = {
     "version": 1,

@@ -4,10 +4,15 @@ runs on SQLite, `NOUSWEB_TEST_DATABASE=postgresql pytest` on PostgreSQL, `python
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings
+
+from tests.browser import launched
+from tests.served import Served, served
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -45,3 +50,28 @@ def _flush_may_erase() -> Iterator[None]:
     TransactionTestCase._fixture_teardown = teardown  # type: ignore[method-assign]
     yield
     TransactionTestCase._fixture_teardown = original  # type: ignore[method-assign]
+
+
+def _database_server() -> str | None:
+    return os.environ["DATABASE_URL"] if settings.TEST_DATABASE == "postgresql" else None
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Served]:
+    """A real server process that the tests share. Nothing in it belongs to one test."""
+    with served(_database_server()) as process:
+        yield process.start()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Served]:
+    """A real server process of this test's own, not started yet."""
+    with served(_database_server()) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser."""
+    with launched() as found:
+        yield found

@@ -205,7 +205,7 @@ def test_a_step_fails_and_the_run_is_rewound(load):
     session = load()
     epoch = Epoch.objects.get(session=session)
     assert "529" in epoch.reason
-    assert session.abandoned == 11
+    assert session.abandoned == 10
     failed = data_of(session, "step_end", epoch=0)[-1]
     assert failed == {"turn": 3, "step": 2, "outcome": "error"}
     prompts = [

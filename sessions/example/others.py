@@ -15,6 +15,7 @@ from .runner import (
     Runner,
     Tool,
     ToolError,
+    call,
 )
 
 _COMMITS = {
@@ -45,7 +46,7 @@ class ReleaseNotes:
             system="You write release notes that customers understand.",
         )  # fmt: skip
 
-    def _list_commits(self, call: Call, release: str) -> Outcome:
+    def _list_commits(self, seen: Call, release: str) -> Outcome:
         if release not in _COMMITS:
             raise ToolError(f"no release {release}")
         update = ContextUpdate()
@@ -53,8 +54,8 @@ class ReleaseNotes:
             update.append("commits", subject)
         return Outcome("\n".join(_COMMITS[release]), update)
 
-    def _write_notes(self, call: Call, release: str) -> Outcome:
-        lines = [subject.removeprefix("Fix: ") for subject in call.deps["commits"]]
+    def _write_notes(self, seen: Call, release: str) -> Outcome:
+        lines = [subject.removeprefix("Fix: ") for subject in seen.deps["commits"]]
         text = "\n".join(f"- {line}" for line in lines)
         return Outcome(text, ContextUpdate().set("notes", {"release": release, "text": text}))
 
@@ -63,8 +64,8 @@ class ReleaseNotes:
         self.runner.run(
             "Release notes for 4.3.0, please.",
             [
-                Reply("", [("list_commits", {"release": "4.3.0"})], seconds=1.9),
-                Reply("", [("write_notes", {"release": "4.3.0"})], seconds=2.2),
+                Reply("", [call("list_commits", release="4.3.0")], seconds=1.9),
+                Reply("", [call("write_notes", release="4.3.0")], seconds=2.2),
                 Reply("Written: one feature and one fix. Both are visible to customers."),
             ],
         )
@@ -85,8 +86,8 @@ class DocsAnswer:
             system="Answer from the documentation, and name the page.",
         )  # fmt: skip
 
-    def _read_page(self, call: Call, page: str) -> Outcome:
-        read = {"id": f"{call.id}:read", "name": "read_page", "arguments": {"page": page}}
+    def _read_page(self, seen: Call, page: str) -> Outcome:
+        read = {"id": f"{seen.id}:read", "name": "read_page", "arguments": {"page": page}}
         return Outcome(
             _PAGES.get(page, "There is no such page."),
             ContextUpdate().append("pages_read", page).log_event("tool_call", read),
@@ -99,18 +100,18 @@ class DocsAnswer:
             [
                 Reply(
                     "",
-                    [("read_page", {"page": "webhooks"})],
+                    [call("read_page", page="webhooks")],
                     injected=[("knowledge_base", "Pages: webhooks, refunds.")],
                 ),
-                Reply("Up to 8 times within 24 hours (page *webhooks*)."),
+                Reply("Up to 8 times within 24 hours (page webhooks)."),
             ],
         )
         self.clock.wait(95)
         self.runner.run(
             "And can I undo a refund?",
             [
-                Reply("", [("read_page", {"page": "refunds"})], seconds=2.0),
-                Reply("No. A refund can't be undone (page *refunds*).", seconds=1.7),
+                Reply("", [call("read_page", page="refunds")], seconds=2.0),
+                Reply("No. A refund can't be undone (page refunds).", seconds=1.7),
             ],
         )
 
@@ -128,7 +129,7 @@ class NightlyReport:
             model="anthropic:claude-haiku-4-5", system="Report yesterday's numbers.",
         )  # fmt: skip
 
-    def _count_orders(self, call: Call, day: str) -> Outcome:
+    def _count_orders(self, seen: Call, day: str) -> Outcome:
         return Outcome(f"{day}: 4,812 orders", ContextUpdate().merge("orders", {day: 4812}))
 
     def tell(self) -> None:
@@ -137,7 +138,7 @@ class NightlyReport:
             self.runner.run(
                 "The report for yesterday.",
                 [
-                    Reply("", [("count_orders", {"day": "yesterday"})], seconds=2.6),
+                    Reply("", [call("count_orders", day="yesterday")], seconds=2.6),
                     ModelError("no answer from the model provider in 60 seconds", seconds=60.0),
                 ],
             )

@@ -157,6 +157,11 @@ class Reply:
     killed: bool = False
 
 
+def call(name: str, **arguments: Any) -> tuple[str, Json]:
+    """A tool call in a `Reply`."""
+    return name, arguments
+
+
 @dataclass(frozen=True, slots=True)
 class ModelError:
     """The model could not be asked."""
@@ -250,7 +255,7 @@ class Runner:
                 self.log("system_message", {**_message(text), "source": source})
         self.clock.wait(0.02)
         self.log("step_start", {"turn": turn, "step": number})
-        if number == 1:
+        if turn == number == 1:  # it doesn't change later
             self.log("request_header", {"model": self.model, "tools": sorted(self.tools)})
         self.clock.wait(reply.seconds)
         if isinstance(reply, ModelError):
@@ -274,12 +279,12 @@ class Runner:
         }
         self.log("assistant_message", data)
         results = []
-        for call in calls:
-            results.append(self._call(call))
+        for asked in calls:
+            results.append(self._call(asked))
             if reply.killed:
                 raise Killed
-        for call, (text, metadata) in zip(calls, results, strict=True):
-            answered = {"tool_call_id": call["id"], "name": call["name"]}
+        for asked, (text, metadata) in zip(calls, results, strict=True):
+            answered = {"tool_call_id": asked["id"], "name": asked["name"]}
             self.log("tool_result", {"content": text, **answered, "metadata": metadata})
 
     def _count(self, reply: Reply) -> None:
@@ -298,15 +303,15 @@ class Runner:
 
     # -- tools -----------------------------------------------------------------------------
 
-    def _call(self, call: Json) -> tuple[str, Json]:
+    def _call(self, asked: Json) -> tuple[str, Json]:
         """Run a tool and apply its update. Returns the result's content and metadata."""
-        tool = self.tools[call["name"]]
+        tool = self.tools[asked["name"]]
         self.clock.wait(tool.seconds)
         try:
-            seen = Call(call["id"], copy_json(self.working.deps))
-            outcome = tool.function(seen, **call["arguments"])
+            seen = Call(asked["id"], copy_json(self.working.deps))
+            outcome = tool.function(seen, **asked["arguments"])
             if outcome.update is not None:
-                self._apply(tool, call["id"], outcome.update.operations)
+                self._apply(tool, asked["id"], outcome.update.operations)
         except (ToolError, OperationRefused) as error:
             return f"Error: {error}", {"error": True}
         return outcome.result, {"duration_ms": round(tool.seconds * 1000)}

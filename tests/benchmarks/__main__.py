@@ -17,8 +17,9 @@ and the command fails when it isn't. `amortised` is the mean over all updates, p
 of 500: it holds what medians hide, above all checkpoints.
 
 Everything happens in temporary folders, and takes three minutes. `--quick` takes half a minute
-and goes to the 5,000th update only. `--database postgresql` starts a throwaway PostgreSQL, which doesn't sync to the
-disk; for numbers that mean something give the URL of a real one, with an empty database.
+and goes to the 5,000th update only. `--database postgresql` starts a throwaway PostgreSQL, which
+doesn't sync to the disk; for numbers that mean something give the URL of a real one, with an
+empty database.
 """
 
 from __future__ import annotations

@@ -1,166 +1,206 @@
-"""`manage.py up`: make what a first start needs, then serve. Started again, it only serves."""
+"""`manage.py up`: everything that a first start needs, and then the server.
+
+Each step asks for its own state, so that a start which was interrupted goes on where it was, and a
+later one makes nothing twice.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import hashlib
 import io
 import os
+import secrets
 import socket
-import threading
+import subprocess
+import sys
 import time
-import urllib.error
 import urllib.request
-from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import make_password
+from django.contrib.staticfiles import finders
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, connection
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection, connections
 
 from nousweb.server import serve
-from sessions.management import setup
+from sessions import audit
+from sessions.example.load import MAIN_KEY
+from sessions.models import AuditRecord, Token
+from sessions.tokens import create_token, find_token, revoke_token
 
-_PORT_SECONDS = 1.0
-_START_SECONDS = 60.0
+try:
+    import fcntl
+except ImportError:  # Windows: two first starts at once are not kept apart there
+    fcntl = None  # type: ignore[assignment]
 
-FIRST_UPDATE = """\
-Send a first update:
-
-  curl {url}/api/v1/sessions/my-first-run/updates \\
-    -H "Authorization: Bearer $NOUSWEB_TOKEN" -H "Content-Type: application/json" \\
-    -d '{{"operations": [["set", "goal", "fix the build"], \
-["log_event", "tool_call", {{"name": "grep"}}]]}}'
-"""
+EXAMPLE_LOADED = "example_loaded"
+_TOKEN_VARIABLE = "NOUSWEB_UP_TOKEN"  # noqa: S105 — a name
 
 
 class Command(BaseCommand):
     help = (
-        "Make the database, the administrator, the first token and the example session where "
-        "they are missing, and serve the dashboard. README.md names the variables that it reads."
+        "Make what is missing (database, administrator, token, example sessions) and serve the "
+        "dashboard. Settings come from the environment; the README lists them."
     )
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default=settings.HOST, help="address to listen on")
-        parser.add_argument("--port", type=int, default=settings.PORT)
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--workers", type=int, help="processes (default: by the database)")
+        parser.add_argument("--threads", type=int, default=4, help="most threads of a process")
         parser.add_argument(
-            "--workers", type=int,
-            help="processes; default 1 on SQLite, else one per processor, at most 4",
-        )  # fmt: skip
-        parser.add_argument("--threads", type=int, default=4, help="threads of a process")
-        parser.add_argument("--access-log", action="store_true", help="a line for each request")
+            "--load-example-at", metavar="URL", help="used by `up` itself: load the example there"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        host, port = options["host"], options["port"]
-        self._check_port(host, port)
-        self.url = _url(host, port)
-        workers = options["workers"] or _default_workers()
-        token, example = self._set_up()
-        ready = threading.Thread(target=self._after_start, args=(token, example), daemon=True)
-        ready.start()
-        serve(
-            host, port, workers=workers, threads=options["threads"],
-            access_log=options["access_log"],
-        )  # fmt: skip
-
-    def _say(self, text: str) -> None:
-        self.stdout.write(text)
+        if options["load_example_at"]:
+            self._load_example(options["load_example_at"])
+            return
+        _check_port()
+        url = f"http://{_shown_host()}:{settings.PORT}"
+        with _only_one(settings.DATA_DIR / "up.lock"):
+            self._prepare(url)
+        connections.close_all()
+        workers = options["workers"] or (1 if connection.vendor == "sqlite" else _cores())
+        if _example_loaded():
+            self.stdout.write(f"Example:       {url}/sessions/{MAIN_KEY}/")
+        self.stdout.write(f"nousweb serves on {url}/ — stop it with Ctrl-C.")
         self.stdout.flush()
+        serve(settings.HOST, settings.PORT, workers=workers, threads=options["threads"])
 
-    def _check_port(self, host: str, port: int) -> None:
-        """CommandError when something else listens there. The server shares its port among its
-        workers, and would share it with the workers of another server too."""
-        end = time.monotonic() + _PORT_SECONDS  # workers of a killed server take a moment to go
-        while True:
-            try:
-                family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-                with socket.socket(family) as probe:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(address)
-                return
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE and time.monotonic() < end:
-                    time.sleep(0.1)
-                    continue
-                raise CommandError(_why_not(host, port, error)) from None
+    def _prepare(self, url: str) -> None:
+        call_command("migrate", verbosity=0, interactive=False)
+        _collect_static()
+        self._administrator()
+        secret = self._token(url)
+        if settings.LOAD_EXAMPLE and not _example_loaded():
+            _start_loading(url, secret)
 
-    def _set_up(self) -> tuple[str | None, bool]:
-        """Make what is missing. Returns a token's secret if one is known, and whether the
-        example has to be loaded."""
-        try:
-            with setup.only_one(settings.DATA_DIR):
-                setup.migrate(self._say)
-                setup.collect_static_files(self._say)
-                setup.make_administrator(self._say, os.environ.get("NOUSWEB_ADMIN_PASSWORD"))
-                token = self._first_token()
-                setup.revoke_loader_tokens()
-                return token, setup.example_is_due(settings.LOAD_EXAMPLE)
-        except (OperationalError, TimeoutError) as error:
-            raise CommandError(f"The database can't be used: {error}") from error
-        finally:
-            setup.let_go_of_database()
-
-    def _first_token(self) -> str | None:
-        try:
-            return setup.make_first_token(self._say, os.environ.get("NOUSWEB_TOKEN"))
-        except ValueError as error:
-            raise CommandError(f"NOUSWEB_TOKEN can't be used: {error}") from None
-
-    def _after_start(self, token: str | None, example: bool) -> None:
-        """In a thread of its own, while the server starts."""
-        if not _answers(f"{self.url}/healthz"):
-            self.stderr.write(f"{self.url} does not answer after {_START_SECONDS:.0f} seconds.")
+    def _administrator(self) -> None:
+        users = get_user_model().objects
+        if users.filter(is_superuser=True).exists():
             return
-        self._say(f"\nnousweb serves on {self.url}/   (Ctrl-C stops it)\n")
-        if not example:
-            return
-        try:
-            where = self._load_example(token)
-            self._say(f"Example session {where}\n\n{FIRST_UPDATE.format(url=self.url)}")
-        except Exception as error:
-            self.stderr.write(f"The example is not loaded; the next start tries again: {error}")
-        finally:
-            setup.let_go_of_database()
-
-    def _load_example(self, token: str | None) -> str:
-        output = io.StringIO()
-        with setup.loader_token(token) as secret:
-            call_command("load_example", url=self.url, token=secret, stdout=output)
-        where = output.getvalue().split()[-1]
-        setup.example_loaded(where)
-        return where
-
-
-def _default_workers() -> int:
-    """SQLite has one writer at a time, and its lock of the process keeps waits short."""
-    return 1 if connection.vendor == "sqlite" else min(4, os.cpu_count() or 1)
-
-
-def _url(host: str, port: int) -> str:
-    """Where a browser on this machine finds us."""
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
-    if ":" in name and not name.startswith("["):
-        name = f"[{name}]"
-    return f"http://{name}:{port}"
-
-
-def _why_not(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"Port {port} of {host} is in use. Stop what listens there, or choose another: "
-            f"NOUSWEB_PORT={port + 1 if port < 65535 else port - 1} python manage.py up"
+        given = os.environ.get("NOUSWEB_ADMIN_PASSWORD")
+        password = given or secrets.token_urlsafe(12)
+        users.create(
+            username="admin", is_staff=True, is_superuser=True, password=make_password(password)
         )
-    return f"Can't listen on {host}:{port} (NOUSWEB_HOST, NOUSWEB_PORT): {error}"
+        audit.record("user_created", actor="setup", target="admin")
+        shown = "the one in NOUSWEB_ADMIN_PASSWORD" if given else password
+        self.stdout.write(f"Administrator: admin\nPassword:      {shown}")
+
+    def _token(self, url: str) -> str | None:
+        """Make the first token; its secret, when it is known."""
+        given = os.environ.get("NOUSWEB_TOKEN")
+        if Token.objects.exclude(label=_LOADER).exists():
+            return given if given and find_token(given) else None
+        try:
+            _, secret = create_token("first token", ["ingest", "read"], given)
+        except ValueError as error:
+            raise CommandError(f"NOUSWEB_TOKEN can't be used: {error}.") from None
+        self.stdout.write(f"Token:         {'the one in NOUSWEB_TOKEN' if given else secret}")
+        self.stdout.write(
+            "A first update:\n"
+            f"  curl {url}/api/v1/sessions/my-first-run/updates \\\n"
+            f'    -H "Authorization: Bearer {"$NOUSWEB_TOKEN" if given else secret}" '
+            '-H "Content-Type: application/json" \\\n'
+            """    -d '{"operations": [["set", "goal", "fix the build"]]}'"""
+        )
+        return secret
+
+    def _load_example(self, url: str) -> None:
+        """In a process of its own: wait for the server, load the example, say where it is."""
+        secret = os.environ.pop(_TOKEN_VARIABLE, None)
+        if not _wait_for(url):
+            raise CommandError("The server did not answer; the next start loads the example.")
+        own = None
+        if secret is None:  # made once, and shown once: a token for this only
+            own, secret = create_token(_LOADER, ["ingest", "read"])
+        try:
+            call_command("load_example", url=url, token=secret, stdout=io.StringIO())
+            self.stdout.write(f"Example:       {url}/sessions/{MAIN_KEY}/")
+            if not _example_loaded():
+                audit.record(EXAMPLE_LOADED, actor="setup")
+        finally:
+            if own is not None:
+                revoke_token(own, actor="setup")
 
 
-def _answers(url: str) -> bool:
-    """Wait until the address answers 200; False when it takes too long."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError), opener.open(url, timeout=5) as answer:
-            if answer.status == 200:
+_LOADER = "example loader"
+
+
+def _shown_host() -> str:
+    """The host to print: one that a browser on this machine reaches."""
+    if settings.HOST in ("0.0.0.0", "::", ""):  # noqa: S104 — to print another one
+        return "127.0.0.1"
+    return f"[{settings.HOST}]" if ":" in settings.HOST else str(settings.HOST)
+
+
+def _cores() -> int:
+    return min(os.cpu_count() or 1, 4)
+
+
+def _check_port() -> None:
+    """Say so at once when something listens there already."""
+    family = socket.AF_INET6 if ":" in settings.HOST else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.HOST, settings.PORT))
+        except OSError as error:
+            raise CommandError(
+                f"{settings.HOST}:{settings.PORT} can't be used: {error.strerror}. Is nousweb "
+                "running already? Another port goes into NOUSWEB_PORT."
+            ) from None
+
+
+@contextlib.contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Held by the one start that prepares this data folder; others wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _collect_static() -> None:
+    """Collect and compress the static files, when they are others than last time."""
+    state = hashlib.sha256()
+    for finder in finders.get_finders():
+        for name, storage in finder.list([]):
+            changed = os.stat(storage.path(name))
+            state.update(f"{name} {changed.st_size} {changed.st_mtime_ns}\n".encode())
+    stamp = settings.DATA_DIR / "static.stamp"
+    if stamp.exists() and stamp.read_text() == state.hexdigest():
+        return
+    call_command("collectstatic", verbosity=0, interactive=False)
+    stamp.write_text(state.hexdigest())
+
+
+def _example_loaded() -> bool:
+    return AuditRecord.objects.filter(action=EXAMPLE_LOADED).exists()
+
+
+def _start_loading(url: str, secret: str | None) -> None:
+    """Load the example from another process, once the server is there."""
+    environ = dict(os.environ)
+    environ.pop(_TOKEN_VARIABLE, None)
+    if secret is not None:  # not on the command line, where others could read it
+        environ[_TOKEN_VARIABLE] = secret
+    subprocess.Popen([sys.executable, sys.argv[0], "up", "--load-example-at", url], env=environ)
+
+
+def _wait_for(url: str) -> bool:
+    """Whether the server answers within a minute."""
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(f"{url}/healthz", timeout=5):  # noqa: S310 — http
                 return True
-        time.sleep(0.1)
+        except OSError:
+            time.sleep(0.2)
     return False

@@ -247,9 +247,11 @@ def steps_page(
     lost_only: bool = False,
     limit: int = STEPS_A_PAGE,
     inline: int = ENTRIES_A_PAGE,
+    goes_on: bool = False,
 ) -> StepsPage:
     """A page of steps: those after the first ordinal `after`, or the last ones before
-    `before`, or from the step on that holds the ordinal `at`; else the first ones.
+    `before`, or from the step on that holds the ordinal `at`; else the first ones. With
+    `goes_on` the page stands below the step before it, whose turn needs no second heading.
 
     Entries come with the first steps, up to `inline` of them. At most 2 queries for every
     step with entries, at most `inline` rows of entries, and 5 more.
@@ -275,8 +277,11 @@ def steps_page(
     first = steps[0].first_ordinal if steps else (after or 0) + 1
     last = steps[-1].first_ordinal if steps else 0
     rewinds = _rewinds(session, after or 0, last if has_next else None)
+    above = None
+    if goes_on and after:
+        above = rows.filter(first_ordinal__lte=after).order_by("-first_ordinal").first()
     return StepsPage(
-        steps=_step_views(session, steps, rewinds, lost_only, inline, around),
+        steps=_step_views(session, steps, rewinds, lost_only, inline, around, above),
         next_after=last if has_next and steps else None,
         previous_before=first if has_previous and steps else None,
         cursor=session.next_ordinal - 1,
@@ -299,12 +304,13 @@ def _step_views(
     lost_only: bool,
     inline: int,
     around: int,
+    above: Step | None,
 ) -> list[StepView]:
     for step in steps:
         step.session = session
     inlined = _inline_entries(session, steps, lost_only, inline, around)
     views = []
-    turn_before, reached = None, 0
+    turn_before, reached = above.turn_id if above else None, 0
     for step in steps:
         own = [epoch for epoch in rewinds if reached < epoch.first_ordinal <= step.first_ordinal]
         reached = max(reached, step.first_ordinal)

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 SCOPES = ("ingest", "read")
 _SEEN_EVERY = timedelta(minutes=1)
+_BY_DIGEST = f"SELECT * FROM {Token._meta.db_table} WHERE digest = %s AND revoked_at IS NULL"  # noqa: S608
 
 
 def digest_of(secret: str) -> bytes:
@@ -73,7 +74,8 @@ def find_token(secret: str) -> Token | None:
 
     One query. Asked on every request, so that a revocation holds at once.
     """
-    for token in Token.objects.filter(digest=digest_of(secret), revoked_at=None):
+    # composed once: the ORM takes longer over the statement than the database does
+    for token in Token.objects.raw(_BY_DIGEST, [digest_of(secret)]):
         token.workspace = workspace_by_id(token.workspace_id)
         return token
     return None

@@ -107,7 +107,7 @@ def sessions_changed(request: HttpRequest) -> HttpResponse:
 # -- the timeline --------------------------------------------------------------------------
 
 
-def _steps(request: HttpRequest, session: Session) -> dict[str, Any]:
+def _steps(request: HttpRequest, session: Session, *, goes_on: bool = False) -> dict[str, Any]:
     query = read_query(TimelineQuery, request.GET)
     lost_only = bool(query["lost"])
     at, before = query["at"] or "", query["before"]
@@ -119,6 +119,7 @@ def _steps(request: HttpRequest, session: Session) -> dict[str, Any]:
         before=before,
         at=int(at) if at.isascii() and at.isdecimal() else None,
         lost_only=lost_only,
+        goes_on=goes_on,
     )
     return {
         "session": session,
@@ -147,7 +148,7 @@ def session_timeline(request: HttpRequest, session: Session) -> HttpResponse:
 @session_page
 def more_steps(request: HttpRequest, session: Session) -> HttpResponse:
     """Fragment: the next steps of the timeline."""
-    return render(request, "_steps.html", _steps(request, session))
+    return render(request, "_steps.html", _steps(request, session, goes_on=True))
 
 
 @session_page

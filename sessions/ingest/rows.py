@@ -13,6 +13,8 @@ from typing import Any
 
 from django.db import connections, models
 
+from ..models import Event, Update
+
 _ROWS_A_STATEMENT = 200
 _DATABASE = "default"
 
@@ -40,6 +42,25 @@ def insert_rows(rows: Sequence[models.Model]) -> None:
             row.pk = key
             row._state.adding = False
             row._state.db = connection.alias
+
+
+def answers_by_id(session: int, ids: Sequence[str]) -> list[tuple[str, bytes, str]]:
+    """The id, digest and first answer of each update and event of a session that was sent with
+    one of these ids. One statement."""
+    with connections[_DATABASE].cursor() as cursor:
+        cursor.execute(_answers_statement(len(ids)), [session, *ids, session, *ids])
+        return list(cursor.fetchall())
+
+
+@cache
+def _answers_statement(count: int) -> str:
+    marks = ", ".join(["%s"] * count)
+    selects = [
+        f"SELECT client_id, client_digest, answer FROM {model._meta.db_table}"  # noqa: S608
+        f" WHERE session_id = %s AND client_id IN ({marks})"
+        for model in (Update, Event)
+    ]
+    return " UNION ALL ".join(selects)
 
 
 _PLAIN = (models.TextField, models.CharField, models.IntegerField, models.ForeignKey)

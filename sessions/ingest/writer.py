@@ -44,7 +44,7 @@ from .errors import (
 )
 from .items import EventItem, Item, UpdateItem
 from .places import Places
-from .rows import insert_rows, update_row
+from .rows import answers_by_id, insert_rows, update_row
 
 Answer = dict[str, Any]
 _SESSION_FIELDS = (
@@ -420,13 +420,9 @@ class Writer:
         """The answers given to items with the same ids."""
         ids = [item.client_id for item in items if item.client_id is not None]
         known: dict[str, tuple[bytes | None, str]] = {}
-        for start in range(0, len(ids), 1000):
-            for model in (Update, Event):
-                rows = model.objects.filter(
-                    session=self.session, client_id__in=ids[start : start + 1000]
-                ).values_list("client_id", "client_digest", "answer")
-                for name, digest, answer in rows:
-                    known[str(name)] = (bytes(digest or b""), answer or "")
+        for start in range(0, len(ids), 500):
+            for name, digest, answer in answers_by_id(self.session.pk, ids[start : start + 500]):
+                known[name] = (bytes(digest), answer)
         return known
 
     # -- the end ---------------------------------------------------------------------------

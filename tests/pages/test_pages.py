@@ -311,14 +311,17 @@ def test_a_page_can_begin_at_any_entry(api, staff):
 def test_steps_go_on_from_page_to_page_without_a_gap(api, staff):
     run(api, "s", turns=30)
     found: list[str] = []
+    turns: list[str] = []
     address = "/sessions/s/"
     while address:
         text = staff.get(address)
         found += re.findall(r'id="(step-\d+)"', text)
+        turns += re.findall(r'<h2 class="turn">Turn (\d+)', text)
         following = re.search(r'hx-get="(/sessions/s/more/\?[^"]+)"', text)
         address = following[1].replace("&amp;", "&") if following else ""
     wanted = Step.objects.order_by("first_ordinal").values_list("pk", flat=True)
     assert found == [f"step-{pk}" for pk in wanted]
+    assert turns == [str(number) for number in range(1, 31)], "each turn has one heading"
     assert len(found) == 90
     backwards: list[str] = []
     address = "/sessions/s/?at=end"

@@ -6,7 +6,6 @@ later one makes nothing twice.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
@@ -14,11 +13,11 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -62,14 +61,16 @@ class Command(BaseCommand):
             return
         _check_port()
         url = f"http://{_shown_host()}:{settings.PORT}"
-        with _only_one(settings.DATA_DIR / "up.lock"):
-            self._prepare(url)
+        lock = _only_one(settings.DATA_DIR / "up.lock")
+        _check_port()  # whoever held the lock may listen there by now
+        self._prepare(url)
         connections.close_all()
         workers = options["workers"] or (1 if connection.vendor == "sqlite" else _cores())
         if _example_loaded():
             self.stdout.write(f"Example:       {url}/sessions/{MAIN_KEY}/")
         self.stdout.write(f"nousweb serves on {url}/ — stop it with Ctrl-C.")
         self.stdout.flush()
+        threading.Thread(target=_release, args=(lock, url), daemon=True).start()
         serve(settings.HOST, settings.PORT, workers=workers, threads=options["threads"])
 
     def _prepare(self, url: str) -> None:
@@ -158,14 +159,21 @@ def _check_port() -> None:
             ) from None
 
 
-@contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Held by the one start that prepares this data folder; others wait."""
+def _only_one(path: Path) -> IO[str]:
+    """Wait until no other start prepares this data folder. The lock is the file's, until it is
+    closed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    file = path.open("w")
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def _release(lock: IO[str], url: str) -> None:
+    """Let the next start go on when the server answers, and not before: the workers share their
+    port, so that a second server would not notice the first."""
+    with lock:
+        _wait_for(url)
 
 
 def _collect_static() -> None:
@@ -197,9 +205,10 @@ def _start_loading(url: str, secret: str | None) -> None:
 
 def _wait_for(url: str) -> bool:
     """Whether the server answers within a minute."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for _ in range(300):
         try:
-            with urllib.request.urlopen(f"{url}/healthz", timeout=5):  # noqa: S310 — http
+            with direct.open(f"{url}/healthz", timeout=5):
                 return True
         except OSError:
             time.sleep(0.2)

@@ -147,7 +147,11 @@ def test_the_pages_read_without_javascript(browser, signed_in, server, key):
 
 def test_a_phone_needs_no_sideways_scrolling(page, server, key):
     post(server, key, *steps(2), {"operations": [["set", "k" * 300, "v" * 3000]]},
-         event("user_message", content="w" * 2000))  # fmt: skip
+         event("user_message", content="w" * 2000, name="n" * 200, source="s" * 200),
+         {"operations": [["log_event", "t" * 200, {}]], "path": "run_context",
+          "tool_call": {"id": "c" * 200, "name": "n" * 200}},
+         event("step_end", outcome="o" * 100))  # fmt: skip
+    server.request("PATCH", f"/api/v1/sessions/{key}", {"agent_name": "a" * 200})
     page.set_viewport_size({"width": 390, "height": 844})
     for path in (
         "/",

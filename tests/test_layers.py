@@ -11,7 +11,7 @@ APP = Path(__file__).parent.parent / "sessions"
 LAYERS = [
     {"core"},
     {"models"},
-    {"database", "workspaces"},
+    {"database", "statements", "workspaces"},
     {"deps"},
     {"ingest", "audit", "tokens"},
     {"shown", "entries", "timeline", "reading", "history", "search"},

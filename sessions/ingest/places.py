@@ -19,7 +19,7 @@ from ..core.events import is_integer
 from ..core.strict_json import dumps, visible
 from ..core.times import parse_time
 from ..models import COUNTER_FIELDS, Session, Step, Turn
-from .rows import update_row
+from ..statements import update_row
 
 _TURN_FIELDS = (
     *COUNTER_FIELDS, "last_ordinal", "steps", "started_ordinal", "ended_ordinal", "started_at",

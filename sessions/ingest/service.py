@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from ..core.strict_json import dumps, loads, visible
 from ..database import write_lock
 from ..models import Claim, Epoch, Refusal, Session, Token, Workspace
+from ..statements import select_row
 from .errors import IdempotencyMismatch, IngestError
 from .items import Item
 from .writer import Answer, Writer, status_of
@@ -177,19 +177,7 @@ def _locked_session(workspace: Workspace, key: str, *, create: bool) -> Session:
 
 
 def _select_for_update(workspace: Workspace, key: str) -> Session | None:
-    # composed once: for so wide a row the ORM takes longer over the statement than SQLite
-    for session in Session.objects.raw(_session_statement(connection.vendor), [workspace.pk, key]):
-        return session
-    return None
-
-
-@cache
-def _session_statement(vendor: str) -> str:
-    columns = ", ".join(f'"{field.column}"' for field in Session._meta.concrete_fields)
-    lock = " FOR UPDATE" if vendor == "postgresql" else ""  # SQLite's transaction is the lock
-    table = Session._meta.db_table
-    where = f"workspace_id = %s AND key = %s{lock}"
-    return f'SELECT {columns} FROM "{table}" WHERE {where}'  # noqa: S608
+    return select_row(Session, "workspace_id = %s AND key = %s", [workspace.pk, key], lock=True)
 
 
 # -- idempotency of whole requests ---------------------------------------------------------

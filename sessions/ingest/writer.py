@@ -33,6 +33,7 @@ from ..models import (
     Turn,
     Update,
 )
+from ..statements import answers_by_id, insert_rows, update_row
 from .errors import (
     BadRewind,
     EventRefused,
@@ -44,7 +45,6 @@ from .errors import (
 )
 from .items import EventItem, Item, UpdateItem
 from .places import Places
-from .rows import answers_by_id, insert_rows, update_row
 
 Answer = dict[str, Any]
 _SESSION_FIELDS = (

@@ -1,22 +1,65 @@
-"""Insert and update statements for the hot path, each composed once.
+"""The statements of the hot path, each composed once.
 
-Django composes a statement anew for every call; for rows as wide as ours that costs several
-times what the database takes to run it. The fields still convert the values, so both
-databases get what the ORM would have sent.
+Django composes a statement, and finds its converters, anew for every call; for rows as wide as
+ours that costs several times what the database takes to run it. The fields still convert the
+values, so both databases get, and give, what they would through the ORM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections, models
 
-from ..models import Event, Update
+from .models import Event, Update
 
+Row = TypeVar("Row", bound=models.Model)
 _ROWS_A_STATEMENT = 200
 _DATABASE = "default"
+
+
+def select_row(
+    model: type[Row], where: str, parameters: Sequence[Any], *, lock: bool = False
+) -> Row | None:
+    """The row of a unique condition, with its lock until the end of the transaction, or None.
+
+    `where` is a constant of ours, never text from outside. On SQLite the transaction itself is
+    the lock.
+    """
+    connection = connections[_DATABASE]
+    sql, names, converters = _select_statement(model, where, lock, connection.vendor)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        found = cursor.fetchone()
+    if found is None:
+        return None
+    values = list(found)
+    for index, column, convert in converters:
+        values[index] = convert(values[index], column, connection)
+    return model.from_db(_DATABASE, names, values)
+
+
+@cache
+def _select_statement(
+    model: type[models.Model], where: str, lock: bool, vendor: str
+) -> tuple[str, list[str], list[tuple[int, Any, Any]]]:
+    connection = connections[_DATABASE]
+    fields: list[Any] = list(model._meta.concrete_fields)
+    quote = connection.ops.quote_name
+    columns = ", ".join(quote(field.column) for field in fields)
+    ending = " FOR UPDATE" if lock and vendor == "postgresql" else ""
+    sql = f"SELECT {columns} FROM {quote(model._meta.db_table)} WHERE {where}{ending}"  # noqa: S608
+    converters = [
+        (index, field.cached_col, convert)
+        for index, field in enumerate(fields)
+        for convert in (
+            *connection.ops.get_db_converters(field.cached_col),
+            *field.cached_col.get_db_converters(connection),
+        )
+    ]
+    return sql, [field.attname for field in fields], converters
 
 
 def update_row(row: models.Model, names: tuple[str, ...]) -> None:

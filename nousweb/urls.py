@@ -8,6 +8,7 @@ from sessions import views
 from sessions.api import api
 
 urlpatterns = [
+    path("favicon.ico", views.favicon),
     path("healthz", views.healthz, name="healthz"),
     path("sign-in/", auth.LoginView.as_view(template_name="sign_in.html"), name="login"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),

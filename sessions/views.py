@@ -12,7 +12,8 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import BadRequest
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.cache import never_cache
@@ -21,7 +22,7 @@ from django_htmx.http import HttpResponseStopPolling
 
 from . import timeline
 from .core.strict_json import loads, visible
-from .deps import deps_at
+from .deps import UnknownVersion, deps_at
 from .forms import LostFilters, SessionFilters, TimelineQuery, read_query, with_query
 from .models import Session, Step, Update
 from .shown import Shown, readable, shown
@@ -55,6 +56,12 @@ def healthz(request: HttpRequest) -> HttpResponse:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     return HttpResponse("ok", content_type="text/plain")
+
+
+@require_GET
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Where browsers look for an icon on pages that name none, such as the admin's."""
+    return redirect(static("favicon.svg"), permanent=True)
 
 
 # -- sessions ------------------------------------------------------------------------------
@@ -257,33 +264,51 @@ KEYS_A_PAGE = 100
 
 
 def _key_rows(deps: dict[str, Any], start: int, limit: int) -> list[tuple[str, str, Shown]]:
-    names = sorted(deps, key=lambda name: visible(name))[start : start + limit]
+    names = sorted(deps, key=visible)[start : start + limit]
     return [(name, readable(name), shown(deps[name], 1500)) for name in names]
 
 
 @session_page
 def deps(request: HttpRequest, session: Session) -> HttpResponse:
-    """The deps as they are now: a page of keys, or one key whole."""
-    at = deps_at(session)
-    context: dict[str, Any] = {"session": session, "at": at, "tab": "deps", "count": len(at.deps)}
+    """The deps as they are now, or with `at` as they were after that version: a page of keys,
+    or one key whole."""
+    wanted = request.GET.get("at", "")
+    try:
+        at = deps_at(session, _number(wanted) if wanted else None)
+    except UnknownVersion as unknown:
+        raise Http404(str(unknown)) from None
+    names = sorted(at.deps, key=visible)
+    context: dict[str, Any] = {
+        "session": session,
+        "at": at,
+        "is_now": not wanted,
+        "is_past": bool(wanted),
+        "tab": "deps",
+        "count": len(names),
+        "back": with_query(request.GET, key=None, start=None),
+        "earlier": with_query(request.GET, at=at.version - 1, key=None) if at.version else "",
+        "later": with_query(request.GET, at=at.version + 1, key=None)
+        if wanted and at.version < session.version
+        else "",
+    }
     if "key" in request.GET:
-        index = request.GET["key"]
-        names = sorted(at.deps, key=lambda name: visible(name))
-        if not (index.isascii() and index.isdecimal()) or int(index) >= len(names):
+        index = _number(request.GET["key"])
+        if index is None or index >= len(names):
             raise Http404("There is no such key.")
-        name = names[int(index)]
+        name = names[index]
         context.update(name=readable(name), value=shown(at.deps[name], 200_000))
         return render(request, "deps_key.html", context)
-    start = request.GET.get("start", "0")
-    first = int(start) if start.isascii() and start.isdecimal() and len(start) < 10 else 0
+    first = _number(request.GET.get("start", "0")) or 0
     context["rows"] = _key_rows(at.deps, first, KEYS_A_PAGE)
     context["first"] = first
-    context["next"] = (
-        with_query(request.GET, start=first + KEYS_A_PAGE)
-        if first + KEYS_A_PAGE < len(at.deps)
-        else ""
-    )
+    following = first + KEYS_A_PAGE
+    context["next"] = with_query(request.GET, start=following) if following < len(names) else ""
     return render(request, "deps.html", context)
+
+
+def _number(text: str) -> int | None:
+    """The whole number, or None when it is none that both databases hold."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 @session_page

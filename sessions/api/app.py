@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from django.conf import settings
 from django.contrib.admin.views.decorators import staff_member_required
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
+from ..core.strict_json import MAX_DEPTH
 from ..database import Locked
 from ..deps import UnknownVersion
 from ..models import Session
@@ -21,6 +23,16 @@ from .router import router
 
 logger = logging.getLogger("sessions.api")
 
+_LIMITS = [
+    ("body_bytes", "bytes of a body"),
+    ("batch_items", "items of a batch"),
+    ("operations", "operations of an update"),
+    ("event_bytes", "bytes of an event's data"),
+    ("key_characters", "characters of a deps key"),
+    ("name_characters", "characters of a type, a name, an id or a label"),
+    ("page_items", "rows of a page"),
+]
+
 api = NinjaAPI(
     title="nousweb",
     version="1",
@@ -28,7 +40,10 @@ api = NinjaAPI(
         "Post what your agents did, and read it back. Every error is a problem document "
         "(RFC 9457, `application/problem+json`). A 2xx comes after the commit, never before. "
         "An item with an `id`, a request with an `Idempotency-Key` and an event with its `seq` "
-        "may be sent again: the first answer comes again."
+        "may be sent again: the first answer comes again.\n\n"
+        "Limits: " + "; ".join(f"{what} {settings.LIMITS[name]:,}" for name, what in _LIMITS) + "; "
+        f"nesting {MAX_DEPTH}; session key 200 of `A–Z a–z 0–9 . _ : -`. What is larger is "
+        "refused: 413 for the body and the number of items, 422 for the rest."
     ),
     docs_decorator=staff_member_required,
     urls_namespace="api",

@@ -198,3 +198,20 @@ def test_the_openapi_document_describes_every_route_with_examples(admin_client):
             assert content["schema"], path
     updates = document["paths"]["/api/v1/sessions/{key}/updates"]["post"]
     assert updates["requestBody"]["content"]["application/json"]["example"]["operations"]
+
+
+def test_the_openapi_document_states_every_limit(admin_client, settings):
+    text = admin_client.get("/api/v1/openapi.json").json()["info"]["description"]
+    for limit in settings.LIMITS.values():
+        assert f"{limit:,}" in text
+
+
+def test_the_readme_states_every_setting_and_every_limit(settings):
+    import re
+
+    readme = (settings.BASE_DIR / "README.md").read_text(encoding="utf-8")
+    source = (settings.BASE_DIR / "nousweb" / "settings.py").read_text(encoding="utf-8")
+    for name in set(re.findall(r'"(NOUSWEB_[A-Z_]+|DATABASE_URL)"', source)):
+        assert f"`{name}`" in readme, name
+    for name in ("batch_items", "operations", "key_characters", "name_characters", "page_items"):
+        assert f"{settings.LIMITS[name]:,}" in readme, name

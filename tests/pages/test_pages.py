@@ -355,6 +355,27 @@ def test_ten_thousand_keys_are_paged(api, staff):
     assert len(staff.get("/sessions/s/deps/panel/")) < 60_000
 
 
+def test_the_deps_can_be_seen_at_any_version(api, staff):
+    for n in range(1, 4):
+        api.update("s", ["set", "n", f"value {n}"], ["append", "l", n])
+    assert "value 3" in staff.get("/sessions/s/deps/")
+    text = staff.get("/sessions/s/deps/?at=2")
+    assert "value 2" in text
+    assert "After update 2 of 3" in text
+    assert 'href="?at=1"' in text
+    assert 'href="?at=3"' in text
+    assert "no deps" in staff.get("/sessions/s/deps/?at=0")
+    assert "[1, 2]" in staff.get("/sessions/s/deps/?at=2&amp;key=0".replace("&amp;", "&"))
+    assert "/sessions/s/deps/?at=2" in staff.get("/sessions/s/")
+    staff.get("/sessions/s/deps/?at=4", 404)
+
+
+@pytest.mark.parametrize("query", ["at=x", "at=-1", "start=x", "at=1&start=99999"])
+def test_a_query_of_the_deps_that_makes_no_sense_is_a_page(api, staff, query):
+    api.update("s", ["set", "n", 1])
+    staff.get(f"/sessions/s/deps/?{query}")
+
+
 # -- following -----------------------------------------------------------------------------
 
 

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 from django.db import connections, models
 
-from .models import Event, Update
+from .models import AppendOnly, Event, Update
 
 Row = TypeVar("Row", bound=models.Model)
 _ROWS_A_STATEMENT = 200
+_FEW_ROWS = 5
 _DATABASE = "default"
 
 
@@ -70,10 +71,13 @@ def update_row(row: models.Model, names: tuple[str, ...]) -> None:
         cursor.execute(sql, [*_values(row, fields, connection), row.pk])
 
 
-def insert_rows(rows: Sequence[models.Model]) -> None:
-    """Insert rows of one model in their order and set their primary keys. A statement for
-    every 200 rows."""
+def insert_rows(rows: Sequence[AppendOnly]) -> None:
+    """Insert updates, or events, of one session in the order of their ordinals, and set their
+    primary keys. A statement for every 200 rows, or two for all of them."""
     connection = connections[_DATABASE]
+    if connection.vendor == "postgresql" and len(rows) > _FEW_ROWS:
+        _copy_rows(rows, connection)
+        return
     for start in range(0, len(rows), _ROWS_A_STATEMENT):
         some = rows[start : start + _ROWS_A_STATEMENT]
         sql, fields = _insert_statement(type(some[0]), len(some))
@@ -81,10 +85,28 @@ def insert_rows(rows: Sequence[models.Model]) -> None:
         with connection.cursor() as cursor:
             cursor.execute(sql, values)
             keys = sorted(key for (key,) in cursor.fetchall())
-        for row, key in zip(some, keys, strict=True):
-            row.pk = key
-            row._state.adding = False
-            row._state.db = connection.alias
+        _inserted(some, keys, connection.alias)
+
+
+def _copy_rows(rows: Sequence[AppendOnly], connection: Any) -> None:
+    """PostgreSQL takes many rows fastest by COPY: for an INSERT of a thousand values psycopg
+    spends more on the statement than the server on the rows. COPY gives no keys back; the rows
+    are found by their ordinals, which are dense and ours."""
+    copy, select, fields = _copy_statements(type(rows[0]))
+    with connection.cursor() as cursor:
+        with cursor.copy(copy) as out:
+            for row in rows:
+                out.write_row(_values(row, fields, connection))
+        cursor.execute(select, [rows[0].session_id, rows[0].ordinal, rows[-1].ordinal])
+        keys = [key for (key,) in cursor.fetchall()]
+    _inserted(rows, keys, connection.alias)
+
+
+def _inserted(rows: Sequence[models.Model], keys: list[int], alias: str) -> None:
+    for row, key in zip(rows, keys, strict=True):
+        row.pk = key
+        row._state.adding = False
+        row._state.db = alias
 
 
 def answers_by_id(session: int, ids: Sequence[str]) -> list[tuple[str, bytes, str]]:
@@ -140,8 +162,26 @@ def _update_statement(
 
 
 @cache
+def _copy_statements(model: type[models.Model]) -> tuple[str, str, list[_Column]]:
+    fields = _insertable(model)
+    quote = connections[_DATABASE].ops.quote_name
+    columns = ", ".join(quote(field.column) for field in fields)
+    table, key = quote(model._meta.db_table), quote(_key_column(model))
+    copy = f"COPY {table} ({columns}) FROM STDIN"
+    select = (
+        f"SELECT {key} FROM {table} WHERE session_id = %s AND ordinal BETWEEN %s AND %s "  # noqa: S608
+        "ORDER BY ordinal"
+    )
+    return copy, select, [_column(field) for field in fields]
+
+
+def _insertable(model: type[models.Model]) -> list[Any]:
+    return [field for field in model._meta.concrete_fields if not field.primary_key]
+
+
+@cache
 def _insert_statement(model: type[models.Model], count: int) -> tuple[str, list[_Column]]:
-    fields: list[Any] = [field for field in model._meta.concrete_fields if not field.primary_key]
+    fields = _insertable(model)
     quote = connections[_DATABASE].ops.quote_name
     columns = ", ".join(quote(field.column) for field in fields)
     row = f"({', '.join(['%s'] * len(fields))})"

@@ -124,10 +124,12 @@ def updates_after(session: Session, version: int, limit: int) -> list[Update]:
 
 @dataclass(frozen=True, slots=True)
 class StepEntries:
-    """Entries in ordinal order; `next_ordinal` to go on after, None at the end."""
+    """Entries in ordinal order; `next_ordinal` to go on after, None at the end; `has_earlier`
+    when the step has entries before these."""
 
     entries: list[Entry]
     next_ordinal: int | None
+    has_earlier: bool = False
 
 
 def step_entries(
@@ -142,7 +144,8 @@ def step_entries(
     the ordinal `upto`. Two queries (one with `lost_only`: only lost events then)."""
     rows = _rows(Q(step=step), after_ordinal, upto, limit + 1, lost_only)
     more = rows[limit - 1].ordinal if len(rows) > limit else None
-    return StepEntries(entries_of(rows[:limit], starts_of(step.session), {step.pk: step}), more)
+    entries = entries_of(rows[:limit], starts_of(step.session), {step.pk: step})
+    return StepEntries(entries, more, has_earlier=after_ordinal > step.first_ordinal)
 
 
 def entry_at(session: Session, ordinal: int) -> Update | Event | None:
@@ -166,8 +169,15 @@ def _text_of(row: Update | Event) -> str:
 
 
 def _rows(
-    where: Q, after: int, upto: int | None, limit: int, lost_only: bool
+    where: Q,
+    after: int,
+    upto: int | None,
+    limit: int,
+    lost_only: bool,
+    *,
+    last_first: bool = False,
 ) -> list[Update | Event]:
+    order = "-ordinal" if last_first else "ordinal"
     span = Q(ordinal__gt=after)
     if upto is not None:
         span &= Q(ordinal__lte=upto)
@@ -179,7 +189,7 @@ def _rows(
             size=Length("data"),
             update_version=F("update__version"),
         )
-        .order_by("ordinal")
+        .order_by(order)
     )
     if lost_only:
         return list(events.lost()[:limit])
@@ -187,10 +197,10 @@ def _rows(
         Update.objects.filter(where & span)
         .defer("operations", "answer")
         .annotate(head=Left("operations", HEAD_CHARACTERS), size=Length("operations"))
-        .order_by("ordinal")
+        .order_by(order)
     )
     rows: list[Update | Event] = [*updates[:limit], *events[:limit]]
-    rows.sort(key=lambda row: row.ordinal)
+    rows.sort(key=lambda row: row.ordinal, reverse=last_first)
     return rows[:limit]
 
 
@@ -281,7 +291,9 @@ def steps_page(
     if goes_on and after:
         above = rows.filter(first_ordinal__lte=after).order_by("-first_ordinal").first()
     return StepsPage(
-        steps=_step_views(session, steps, rewinds, lost_only, inline, around, above),
+        steps=_step_views(
+            session, steps, rewinds, lost_only, inline, around, above, before is not None
+        ),
         next_after=last if has_next and steps else None,
         previous_before=first if has_previous and steps else None,
         cursor=session.next_ordinal - 1,
@@ -305,10 +317,11 @@ def _step_views(
     inline: int,
     around: int,
     above: Step | None,
+    from_end: bool,
 ) -> list[StepView]:
     for step in steps:
         step.session = session
-    inlined = _inline_entries(session, steps, lost_only, inline, around)
+    inlined = _inline_entries(session, steps, lost_only, inline, around, from_end)
     views = []
     turn_before, reached = above.turn_id if above else None, 0
     for step in steps:
@@ -321,30 +334,41 @@ def _step_views(
 
 
 def _inline_entries(
-    session: Session, steps: list[Step], lost_only: bool, inline: int, around: int
+    session: Session, steps: list[Step], lost_only: bool, inline: int, around: int, from_end: bool
 ) -> dict[int, StepEntries]:
-    """The entries of the first steps, as many whole steps as fit into `inline` rows; of a
-    first step that does not fit, a page that begins shortly before the ordinal `around`."""
+    """The entries of the first steps (of the last ones with `from_end`), as many whole steps
+    as fit into `inline` rows; of a single step that does not fit, a page of it: one that begins
+    shortly before the ordinal `around`, or its last one."""
     upto = session.next_ordinal - 1
     chosen: dict[int, Step] = {}
     left = inline
-    for step in steps:
+    for step in reversed(steps) if from_end else steps:
         left -= step.lost if lost_only else step.entries
         if left < 0:
             break
         chosen[step.pk] = step
     if not chosen and steps:
-        found = step_entries(
-            steps[0], after_ordinal=max(around - 20, 0), upto=upto, limit=inline,
-            lost_only=lost_only,
-        )  # fmt: skip
-        return {steps[0].pk: found}
+        step = steps[-1] if from_end else steps[0]
+        if from_end:
+            found = _last_entries(step, upto, inline, lost_only)
+        else:
+            found = step_entries(
+                step, after_ordinal=max(around - 20, 0), upto=upto, limit=inline,
+                lost_only=lost_only,
+            )  # fmt: skip
+        return {step.pk: found}
     rows = _rows(Q(step__in=list(chosen)), 0, upto, inline + 1, lost_only) if chosen else []
     entries = entries_of(rows, starts_of(session), chosen)
     grouped: dict[int, list[Entry]] = {pk: [] for pk in chosen}
     for row, entry in zip(rows, entries, strict=True):
         grouped[row.step_id].append(entry)
     return {pk: StepEntries(some, None) for pk, some in grouped.items()}
+
+
+def _last_entries(step: Step, upto: int, limit: int, lost_only: bool) -> StepEntries:
+    rows = _rows(Q(step=step), 0, upto, limit, lost_only, last_first=True)[::-1]
+    entries = entries_of(rows, starts_of(step.session), {step.pk: step})
+    return StepEntries(entries, None, has_earlier=True)
 
 
 def get_step(session: Session, pk: int) -> Step:

@@ -223,7 +223,8 @@ def step_page(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
 @session_page
 def entries(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
     """Fragment: entries of a step."""
-    return render(request, "_entries.html", _step_entries(request, session, pk))
+    context = {**_step_entries(request, session, pk), "goes_on": True}
+    return render(request, "_entries.html", context)
 
 
 @session_page

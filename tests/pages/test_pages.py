@@ -306,6 +306,11 @@ def test_a_page_can_begin_at_any_entry(api, staff):
     assert 321 in ordinals(text)
     assert len(ordinals(text)) <= 100
     assert re.search(r'<article class="[^"]*marked" id="o321"', text)
+    assert "Earlier entries of this step" in text
+    text = staff.get("/sessions/long/?at=end")
+    assert ordinals(text) == list(range(401, 501))
+    assert "Earlier entries of this step" in text
+    assert "Following" in text
 
 
 def test_steps_go_on_from_page_to_page_without_a_gap(api, staff):

@@ -69,7 +69,7 @@ def test_a_chunked_body_arrives_whole(server, key):
 def test_a_body_that_is_shorter_than_it_says_is_refused_and_nothing_is_stored(server, key):
     raw = head(key, f"Content-Length: {len(UPDATE) + 10}") + UPDATE
     answer = send(server, raw, end=True)
-    assert answer.startswith(b"HTTP/1.1 400") or answer == b""
+    assert answer.startswith(b"HTTP/1.1 400")
     assert version(server, key) == 0
 
 
@@ -77,7 +77,7 @@ def test_a_body_that_is_shorter_than_it_says_is_refused_and_nothing_is_stored(se
 def test_chunks_that_break_off_are_refused_and_nothing_is_stored(server, key, rest):
     raw = head(key, "Transfer-Encoding: chunked") + chunks(UPDATE) + rest
     answer = send(server, raw, end=True)
-    assert answer.startswith(b"HTTP/1.1 400") or answer == b""
+    assert answer.startswith(b"HTTP/1.1 400")
     assert version(server, key) == 0
 
 

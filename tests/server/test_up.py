@@ -32,6 +32,8 @@ def test_a_first_start_makes_everything_and_a_second_makes_nothing_twice(own_ser
     password = re.search(r"Password: +(\S+)", output)
     token = re.search(r"Token: +(\S+)", output)
     assert password is not None
+    assert output.count(password[1]) == 1
+    assert output.count(token[1] if token else "?") == 1
     assert token is not None
     bearer = {"Authorization": f"Bearer {token[1]}"}
     first = server.request("GET", "/api/v1/sessions", **bearer)[1]["sessions"]
@@ -57,6 +59,18 @@ def test_password_and_token_may_come_from_the_environment(own_server):
 def test_the_example_can_be_left_out(server):
     keys = [s["key"] for s in server.request("GET", "/api/v1/sessions?limit=1000")[1]["sessions"]]
     assert EXAMPLE not in keys
+
+
+def test_a_later_start_does_not_load_what_the_first_left_out(own_server):
+    server = own_server.start()
+    server.stop()
+    server.environ["NOUSWEB_EXAMPLE"] = "1"
+    server.environ["NOUSWEB_TOKEN"] = "no token of this database"
+    server.start()
+    time.sleep(2)
+    del server.environ["NOUSWEB_TOKEN"]
+    assert server.request("GET", "/api/v1/sessions")[1]["sessions"] == []
+    assert "NOUSWEB_TOKEN is no valid token" in server.output()
 
 
 def test_a_port_that_is_taken_is_said(own_server):

@@ -25,7 +25,7 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.staticfiles import finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from nousweb.server import serve
 from sessions import audit
@@ -39,6 +39,7 @@ except ImportError:  # Windows: two first starts at once are not kept apart ther
     fcntl = None  # type: ignore[assignment]
 
 EXAMPLE_LOADED = "example_loaded"
+EXAMPLE_LEFT_OUT = "example_left_out"
 _TOKEN_VARIABLE = "NOUSWEB_UP_TOKEN"  # noqa: S105 — a name
 
 
@@ -78,8 +79,17 @@ class Command(BaseCommand):
         _collect_static()
         self._administrator()
         secret = self._token(url)
-        if settings.LOAD_EXAMPLE and not _example_loaded():
+        if _example_settled():
+            return
+        if settings.LOAD_EXAMPLE:
             _start_loading(url, secret)
+        else:
+            audit.record(EXAMPLE_LEFT_OUT, actor="setup")
+
+    def _say(self, *lines: str) -> None:
+        """Write at once: a secret that is stored must have been seen."""
+        self.stdout.write("\n".join(lines))
+        self.stdout.flush()
 
     def _administrator(self) -> None:
         users = get_user_model().objects
@@ -87,29 +97,39 @@ class Command(BaseCommand):
             return
         given = os.environ.get("NOUSWEB_ADMIN_PASSWORD")
         password = given or secrets.token_urlsafe(12)
-        users.create(
-            username="admin", is_staff=True, is_superuser=True, password=make_password(password)
-        )
-        audit.record("user_created", actor="setup", target="admin")
-        shown = "the one in NOUSWEB_ADMIN_PASSWORD" if given else password
-        self.stdout.write(f"Administrator: admin\nPassword:      {shown}")
+        with transaction.atomic():  # said before it is committed, not after
+            users.create(
+                username="admin",
+                is_staff=True,
+                is_superuser=True,
+                password=make_password(password),
+            )
+            audit.record("user_created", actor="setup", target="admin")
+            shown = "the one in NOUSWEB_ADMIN_PASSWORD" if given else password
+            self._say("Administrator: admin", f"Password:      {shown}")
 
     def _token(self, url: str) -> str | None:
         """Make the first token; its secret, when it is known."""
         given = os.environ.get("NOUSWEB_TOKEN")
         if Token.objects.exclude(label=_LOADER).exists():
-            return given if given and find_token(given) else None
-        try:
-            _, secret = create_token("first token", ["ingest", "read"], given)
-        except ValueError as error:
-            raise CommandError(f"NOUSWEB_TOKEN can't be used: {error}.") from None
-        self.stdout.write(f"Token:         {'the one in NOUSWEB_TOKEN' if given else secret}")
-        self.stdout.write(
-            "A first update:\n"
-            f"  curl {url}/api/v1/sessions/my-first-run/updates \\\n"
-            f'    -H "Authorization: Bearer {"$NOUSWEB_TOKEN" if given else secret}" '
-            '-H "Content-Type: application/json" \\\n'
-            """    -d '{"operations": [["set", "goal", "fix the build"]]}'"""
+            if given and not find_token(given):
+                self._say(
+                    "NOUSWEB_TOKEN is no valid token of this database, and is not made one: it "
+                    "names the first token only."
+                )
+                return None
+            return given
+        with transaction.atomic():
+            try:
+                _, secret = create_token("first token", ["ingest", "read"], given)
+            except ValueError as error:
+                raise CommandError(f"NOUSWEB_TOKEN can't be used: {error}.") from None
+            self._say(f"Token:         {'the one in NOUSWEB_TOKEN' if given else secret}")
+        self._say(
+            "A first update, with the token in NOUSWEB_TOKEN:",
+            f"  curl {url}/api/v1/sessions/my-first-run/updates \\",
+            '    -H "Authorization: Bearer $NOUSWEB_TOKEN" -H "Content-Type: application/json" \\',
+            """    -d '{"operations": [["set", "goal", "fix the build"]]}'""",
         )
         return secret
 
@@ -192,6 +212,11 @@ def _collect_static() -> None:
 
 def _example_loaded() -> bool:
     return AuditRecord.objects.filter(action=EXAMPLE_LOADED).exists()
+
+
+def _example_settled() -> bool:
+    """Whether a first start has loaded the example, or was told to leave it out."""
+    return AuditRecord.objects.filter(action__in=(EXAMPLE_LOADED, EXAMPLE_LEFT_OUT)).exists()
 
 
 def _start_loading(url: str, secret: str | None) -> None:

@@ -35,16 +35,21 @@ def find_step(session: Session, turn: int, step: int, epoch: int | None) -> Step
     if epoch is not None:
         wanted &= Q(turn__epoch=epoch)
     rows = Step.objects.select_related("turn").filter(wanted)
-    return rows.order_by("-turn__epoch").first()
+    found = rows.order_by("-turn__epoch").first()
+    if found is not None:
+        found.session = session
+    return found
 
 
 def step_rows(
     step: Step, after_ordinal: int, limit: int
 ) -> tuple[list[Update | Event], int | None]:
     """The step's updates and events in ordinal order, at most `limit`, and the ordinal to go
-    on after, None when there are no more. Two queries."""
-    updates = Update.objects.filter(step=step, ordinal__gt=after_ordinal).order_by("ordinal")
-    events = Event.objects.filter(step=step, ordinal__gt=after_ordinal).order_by("ordinal")
+    on after, None when there are no more. Two queries, and neither reads past what was
+    committed when the session was read: a row may be committed between them."""
+    span = Q(step=step, ordinal__gt=after_ordinal, ordinal__lt=step.session.next_ordinal)
+    updates = Update.objects.filter(span).order_by("ordinal")
+    events = Event.objects.filter(span).order_by("ordinal")
     rows: list[Update | Event] = [
         *updates[: limit + 1],
         *events.select_related("update")[: limit + 1],

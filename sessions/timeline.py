@@ -142,6 +142,8 @@ def step_entries(
 ) -> StepEntries:
     """The step's updates and events merged in ordinal order, at most `limit`, up to and with
     the ordinal `upto`. Two queries (one with `lost_only`: only lost events then)."""
+    newest = step.session.next_ordinal - 1
+    upto = newest if upto is None else min(upto, newest)
     rows = _rows(Q(step=step), after_ordinal, upto, limit + 1, lost_only)
     more = rows[limit - 1].ordinal if len(rows) > limit else None
     entries = entries_of(rows[:limit], starts_of(step.session), {step.pk: step})
@@ -171,16 +173,19 @@ def _text_of(row: Update | Event) -> str:
 def _rows(
     where: Q,
     after: int,
-    upto: int | None,
+    upto: int,
     limit: int,
     lost_only: bool,
     *,
     last_first: bool = False,
 ) -> list[Update | Event]:
+    """Updates and events in ordinal order, up to and with the ordinal `upto`.
+
+    The two are read by two statements, and a row may be committed between them. So `upto` must
+    be known before: all of its rows and those before it are committed then.
+    """
     order = "-ordinal" if last_first else "ordinal"
-    span = Q(ordinal__gt=after)
-    if upto is not None:
-        span &= Q(ordinal__lte=upto)
+    span = Q(ordinal__gt=after, ordinal__lte=upto)
     events = (
         Event.objects.filter(where & span)
         .defer("data", "answer")
@@ -415,7 +420,8 @@ def changes_since(
 ) -> Changes:
     """The entries with a greater ordinal, at most `limit`, grouped by step. Ordinals are
     assigned under the session's lock, so a row can't appear behind the cursor later."""
-    rows = _rows(Q(session=session), ordinal, None, limit + 1, lost_only)
+    newest = session.next_ordinal - 1
+    rows = _rows(Q(session=session), ordinal, newest, limit + 1, lost_only)
     more = len(rows) > limit
     rows = rows[:limit]
     found = Step.objects.filter(pk__in={row.step_id for row in rows}).select_related("turn")
@@ -427,9 +433,7 @@ def changes_since(
             groups.append(Group(step, step.first_ordinal > ordinal, []))
         groups[-1].entries.append(entry)
     rewinds = list(Epoch.objects.filter(session=session, number__gt=epoch).order_by("number")[:50])
-    cursor = rows[-1].ordinal if more else max(session.next_ordinal - 1, ordinal)
-    if rows:
-        cursor = max(cursor, rows[-1].ordinal) if not more else rows[-1].ordinal
+    cursor = rows[-1].ordinal if more else max(newest, ordinal)
     return Changes(groups, rewinds, cursor, max([epoch, *(e.number for e in rewinds)]), more)
 
 
@@ -446,7 +450,7 @@ class LogPage:
 
 def log_page(session: Session, after: int, limit: int = ENTRIES_A_PAGE) -> LogPage:
     """Every update and event of the session in ordinal order. Three queries."""
-    rows = _rows(Q(session=session), after, None, limit + 1, False)
+    rows = _rows(Q(session=session), after, session.next_ordinal - 1, limit + 1, False)
     more = rows[limit - 1].ordinal if len(rows) > limit else None
     rows = rows[:limit]
     steps = {step.pk: step for step in Step.objects.filter(pk__in={row.step_id for row in rows})}

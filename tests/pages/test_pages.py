@@ -414,6 +414,25 @@ def test_following_misses_no_row_and_doubles_none(api, staff):
     assert sorted(shown + seen) == list(range(1, last))
 
 
+def test_a_row_that_is_committed_between_two_reads_is_not_skipped(api, staff, monkeypatch):
+    from sessions import timeline
+
+    run(api, "s")
+    text = staff.get("/sessions/s/")
+    shown = ordinals(text)
+    original = timeline.Event.objects.filter
+
+    def commit_first(*args, **named):
+        monkeypatch.undo()  # once: between the read of the session and that of the events
+        api.update("s", EVENTS, path="run_context")
+        return original(*args, **named)
+
+    monkeypatch.setattr(timeline.Event.objects, "filter", commit_first)
+    first, text = follow(staff, text)
+    second, _ = follow(staff, text)
+    assert sorted(shown + first + second) == list(range(1, 14))
+
+
 def test_following_more_than_a_page_goes_on_at_once(api, staff):
     run(api, "s")
     text = staff.get("/sessions/s/")

@@ -7,7 +7,7 @@ import re
 import pytest
 from django.urls import URLPattern, get_resolver, reverse
 
-from sessions.models import Step
+from sessions.models import EventQuerySet, Step
 from sessions.shown import shown
 
 from .conftest import attributes, ordinals, parse, run
@@ -415,19 +415,17 @@ def test_following_misses_no_row_and_doubles_none(api, staff):
 
 
 def test_a_row_that_is_committed_between_two_reads_is_not_skipped(api, staff, monkeypatch):
-    from sessions import timeline
-
     run(api, "s")
     text = staff.get("/sessions/s/")
     shown = ordinals(text)
-    original = timeline.Event.objects.filter
+    original = EventQuerySet._fetch_all
 
-    def commit_first(*args, **named):
-        monkeypatch.undo()  # once: between the read of the session and that of the events
+    def commit_first(rows):
+        monkeypatch.undo()  # once: the updates were read, the events are not yet
         api.update("s", EVENTS, path="run_context")
-        return original(*args, **named)
+        original(rows)
 
-    monkeypatch.setattr(timeline.Event.objects, "filter", commit_first)
+    monkeypatch.setattr(EventQuerySet, "_fetch_all", commit_first)
     first, text = follow(staff, text)
     second, _ = follow(staff, text)
     assert sorted(shown + first + second) == list(range(1, 14))

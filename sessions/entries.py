@@ -16,7 +16,7 @@ from .core.events import Disposition, Reason, is_integer
 from .core.reducer import OperationRefused, parse_operation
 from .core.times import parse_time
 from .models import Event, Session, Step, Update
-from .shown import Shown, readable, shown, shown_cut
+from .shown import CUT_CHARACTERS, Shown, readable, shown, shown_cut
 
 HEAD_CHARACTERS = 24_000
 """What is read of a stored text for a page; longer ones are shown cut."""
@@ -71,28 +71,35 @@ def starts_of(session: Session) -> Starts:
     return known
 
 
-def server_start(session: Session) -> Starts:
-    return Starts(session.started_at, session.started_at)
+PROTECTED_KEYS = frozenset({
+    "approval_handler", "hook_registry", "workspace_root", "sub_agent_shared_deps",
+    "sub_agent_templates", "sub_agent_workspace_root", "file_read_max_bytes",
+    "web_fetch_max_bytes",
+})  # fmt: skip
+"""Deps keys that some versions of the runner keep from tool updates, with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationView:
-    """One operation of an update. `fate` is what became of a `log_event`."""
+    """One operation of an update. `fate` is what became of a `log_event`; `protected` says that
+    some runners would drop it for its key."""
 
     name: str
     key: str
     value: Shown | None
     fate: str = ""
+    protected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A tool call of an assistant message."""
+    """A tool call of an assistant message; `answered_at` is the ordinal of its result, where
+    that is among the entries shown with it."""
 
     id: str
     name: str
     arguments: Shown
-    answered: bool = False
+    answered_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,9 @@ class PartView:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A row of the timeline, ready to be shown. `kind`: `update`, `message`, `tool_result`,
-    `tool_call`, `mark` (a turn or step opens or closes) or `raw`."""
+    `tool_call`, `mark` (a turn or step opens or closes) or `raw`. `called_at` is the ordinal of
+    the assistant message whose call this belongs to, where that is among the entries shown;
+    `between` how many entries of other steps lie between it and the one shown before it."""
 
     ordinal: int
     kind: str
@@ -127,6 +136,7 @@ class Entry:
     reasoning: PartView | None = None
     calls: list[CallView] = field(default_factory=list)
     call_id: str = ""
+    called_at: int | None = None
     name: str = ""
     source: str = ""
     is_error: bool = False
@@ -141,32 +151,78 @@ class Entry:
     lost: int = 0
     # a lost event's
     update_version: int | None = None
+    update_ordinal: int | None = None
     operation_index: int | None = None
+    between: int = 0
 
     @property
     def is_lost(self) -> bool:
         return self.disposition not in ("", Disposition.LOGGED)
 
+    @property
+    def between_from(self) -> int:
+        """The ordinal of the first entry that lies between."""
+        return self.ordinal - self.between
+
+    @property
+    def role(self) -> str:
+        """Who speaks in a message; empty for anything else."""
+        return self.type.removesuffix("_message") if self.kind == "message" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row, its JSON (None when too long to be parsed, or not JSON), and what is known of its
+    step: the ordinals of calls and of results by call id."""
+
+    row: Any
+    data: Any
+    calls: dict[str, int]
+    results: dict[str, int]
+
 
 def entries_of(
-    rows: Sequence[Update | Event], starts: Starts, steps: dict[int, Step]
+    rows: Sequence[Update | Event], starts: Starts | None, steps: dict[int, Step]
 ) -> list[Entry]:
-    answered = {
-        str(data["tool_call_id"])
-        for row in rows
-        if isinstance(row, Event) and row.type == "tool_result"
-        for data in [_parsed(row)]
-        if isinstance(data, dict) and data.get("tool_call_id") is not None
-    }
-    found = []
+    """The rows as entries, in their order. `steps` holds the step of each by its id. Calls and
+    results are joined within a step, among these rows only. Without `starts` no entry tells its
+    time since the session's start."""
+    calls: dict[int, dict[str, int]] = {}
+    results: dict[int, dict[str, int]] = {}
+    known = []
     for row in rows:
-        step = steps[row.step_id]
-        abandoned = step.abandoned_from is not None and row.ordinal >= step.abandoned_from
-        if isinstance(row, Update):
-            found.append(_update_entry(row, starts, abandoned))
-        else:
-            found.append(_event_entry(row, starts, abandoned, answered))
+        own = _Row(
+            row, _parsed(row), calls.setdefault(row.step_id, {}),
+            results.setdefault(row.step_id, {}),
+        )  # fmt: skip
+        known.append(own)
+        _note_calls(own)
+    found = []
+    for own in known:
+        step = steps[own.row.step_id]
+        abandoned = step.abandoned_from is not None and own.row.ordinal >= step.abandoned_from
+        read = _update_entry if isinstance(own.row, Update) else _event_entry
+        found.append(read(own, starts, abandoned))
     return found
+
+
+def _note_calls(own: _Row) -> None:
+    row, data = own.row, own.data
+    if not isinstance(row, Event) or not isinstance(data, dict) or row.seq is None:
+        return
+    if row.type == "tool_result" and isinstance(data.get("tool_call_id"), str):
+        own.results.setdefault(data["tool_call_id"], row.ordinal)
+    if row.type == "assistant_message":
+        for call in _call_list(data.get("tool_calls")):
+            if isinstance(call.get("id"), str):
+                own.calls[call["id"]] = row.ordinal
+
+
+def _called_at(own: _Row, call_id: Any) -> int | None:
+    """Where the call was made; one dispatched by code (`<call>:code:<n>`) belongs to its call."""
+    if not isinstance(call_id, str):
+        return None
+    return own.calls.get(call_id) or own.calls.get(call_id.partition(":")[0])
 
 
 def _parsed(row: Any) -> Any:
@@ -179,9 +235,10 @@ def _parsed(row: Any) -> Any:
         return None
 
 
-def _update_entry(row: Any, starts: Starts, abandoned: bool) -> Entry:
+def _update_entry(own: _Row, starts: Starts | None, abandoned: bool) -> Entry:
+    row = own.row
     fates = strict_json.loads(row.log_events)
-    operations, left = _operation_views(row, fates)
+    operations, left = _operation_views(own.data, fates)
     return Entry(
         **_common(row, row.occurred_at, starts, abandoned),
         kind="update",
@@ -194,8 +251,9 @@ def _update_entry(row: Any, starts: Starts, abandoned: bool) -> Entry:
         data=None if operations else shown_cut(row.head, row.size),
         differs=[readable(key) for key in strict_json.loads(row.differs)],
         context_refusal=row.context_refusal,
-        call_id=row.tool_call_id or "",
-        name=row.tool_name or "",
+        call_id=readable(row.tool_call_id or ""),
+        called_at=_called_at(own, row.tool_call_id),
+        name=readable(row.tool_name or ""),
         lost=sum(fate["disposition"] != "logged" for fate in fates),
     )
 
@@ -203,8 +261,7 @@ def _update_entry(row: Any, starts: Starts, abandoned: bool) -> Entry:
 _MOST_OPERATIONS = 50
 
 
-def _operation_views(row: Any, fates: list[dict[str, Any]]) -> tuple[list[OperationView], int]:
-    raw = _parsed(row)
+def _operation_views(raw: Any, fates: list[dict[str, Any]]) -> tuple[list[OperationView], int]:
     if not isinstance(raw, list):
         return [], 0
     views = []
@@ -215,11 +272,11 @@ def _operation_views(row: Any, fates: list[dict[str, Any]]) -> tuple[list[Operat
         except OperationRefused:  # it was taken once: never hide it
             views.append(OperationView("?", "", shown(item)))
             continue
-        fate = ""
-        if operation.name == "log_event":
-            fate = _fate(next(waiting, None))
+        is_event = operation.name == "log_event"
+        fate = _fate(next(waiting, None)) if is_event else ""
         value = None if operation.name == "delete" else shown(operation.value)
-        views.append(OperationView(operation.name, readable(operation.key), value, fate))
+        protected = not is_event and operation.key in PROTECTED_KEYS
+        views.append(OperationView(operation.name, readable(operation.key), value, fate, protected))
     return views, len(raw) - len(views)
 
 
@@ -232,8 +289,8 @@ def _fate(said: dict[str, Any] | None) -> str:
     return f"logged as seq {said['seq']}{again}"
 
 
-def _event_entry(row: Any, starts: Starts, abandoned: bool, answered: set[str]) -> Entry:
-    data = _parsed(row)
+def _event_entry(own: _Row, starts: Starts | None, abandoned: bool) -> Entry:
+    row, data = own.row, own.data
     why, remedy = WHY_LOST.get(Reason(row.reason), ("", "")) if row.reason else ("", "")
     common = {
         **_common(row, row.time, starts, abandoned),
@@ -242,25 +299,29 @@ def _event_entry(row: Any, starts: Starts, abandoned: bool, answered: set[str]) 
         "seq": row.seq,
         "why": why,
         "remedy": remedy,
-        "update_version": row.update_version if hasattr(row, "update_version") else None,
+        "update_version": getattr(row, "update_version", None),
+        "update_ordinal": getattr(row, "update_ordinal", None),
         "operation_index": row.operation_index,
     }
     if not isinstance(data, dict):
         return Entry(**common, kind="raw", data=shown_cut(row.head, row.size))
     reader = _READERS.get(row.type, _raw)
-    return Entry(**common, **reader(row, data, answered))
+    return Entry(**common, **reader(own, data))
 
 
-def _common(row: Any, time: str | None, starts: Starts, abandoned: bool) -> dict[str, Any]:
+def _common(row: Any, time: str | None, starts: Starts | None, abandoned: bool) -> dict[str, Any]:
     moment = parse_time(time)
-    at, start = (moment, starts.runner) if moment else (row.received_at, starts.server)
+    offset = None
+    if starts is not None:
+        at, start = (moment, starts.runner) if moment else (row.received_at, starts.server)
+        offset = at - start if 1900 < at.year < 9000 else None
     return {
         "ordinal": row.ordinal,
         "epoch": row.epoch,
         "abandoned": abandoned,
         "time": moment,
         "time_text": time or "",
-        "offset": at - start if 1900 < at.year < 9000 else None,
+        "offset": offset,
         "received_at": row.received_at,
     }
 
@@ -268,13 +329,13 @@ def _common(row: Any, time: str | None, starts: Starts, abandoned: bool) -> dict
 # -- what an event says --------------------------------------------------------------------
 
 
-def _message(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+def _message(own: _Row, data: dict[str, Any]) -> dict[str, Any]:
     reasoning = data.get("reasoning_content")
     return {
         "kind": "message",
         "parts": _parts(data.get("content")),
         "reasoning": _part(reasoning) if reasoning else None,
-        "calls": _calls(data.get("tool_calls"), answered),
+        "calls": _calls(own, data.get("tool_calls")),
         "name": _text(data.get("name")),
         "source": _text(data.get("source")),
         "note": _replace_note(data),
@@ -282,7 +343,7 @@ def _message(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, An
     }
 
 
-def _tool_result(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+def _tool_result(own: _Row, data: dict[str, Any]) -> dict[str, Any]:
     metadata = data.get("metadata")
     failed = isinstance(metadata, dict) and bool(
         metadata.get("error") or metadata.get("is_error") or metadata.get("status") == "error"
@@ -291,6 +352,7 @@ def _tool_result(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str
         "kind": "tool_result",
         "parts": _parts(data.get("content")),
         "call_id": _text(data.get("tool_call_id")),
+        "called_at": _called_at(own, data.get("tool_call_id")),
         "name": _text(data.get("name")),
         "is_error": failed,
         "note": _replace_note(data),
@@ -298,11 +360,12 @@ def _tool_result(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str
     }
 
 
-def _tool_call(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+def _tool_call(own: _Row, data: dict[str, Any]) -> dict[str, Any]:
     arguments = data.get("arguments")
     return {
         "kind": "tool_call",
         "call_id": _text(data.get("id")),
+        "called_at": _called_at(own, data.get("id")),
         "name": _text(data.get("name")),
         "source": _text(data.get("source")),
         "parts": [] if arguments is None else [_json_part(arguments)],
@@ -311,24 +374,24 @@ def _tool_call(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, 
     }
 
 
-def _mark(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+def _mark(own: _Row, data: dict[str, Any]) -> dict[str, Any]:
     said = [
         f"the runner calls it {name} {_text(data[name])}"
-        for name, counted in (("turn", row.turn_number), ("step", row.step_number))
+        for name, counted in (("turn", own.row.turn_number), ("step", own.row.step_number))
         if name in data
         and not (is_integer(data[name]) and data[name] == counted)
-        and not (name == "step" and row.type.startswith("turn"))
+        and not (name == "step" and own.row.type.startswith("turn"))
     ]
     return {
         "kind": "mark",
-        "name": _text(data.get("outcome") if row.type == "step_end" else data.get("reason")),
+        "name": _text(data.get("outcome") if own.row.type == "step_end" else data.get("reason")),
         "is_error": data.get("outcome") == "error",
         "note": "; ".join(said),
         "data": shown(data),
     }
 
 
-def _raw(row: Any, data: dict[str, Any], answered: set[str]) -> dict[str, Any]:
+def _raw(own: _Row, data: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "raw", "data": shown(data)}
 
 
@@ -345,20 +408,22 @@ _READERS = {
 }
 
 
-def _calls(calls: Any, answered: set[str]) -> list[CallView]:
+def _call_list(calls: Any) -> list[dict[str, Any]]:
+    """The calls of a message, whatever it holds: one alone counts as a list."""
     if isinstance(calls, dict):
-        calls = [calls]
-    if not isinstance(calls, list):
-        return []
+        return [calls]
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _calls(own: _Row, calls: Any) -> list[CallView]:
     return [
         CallView(
             _text(call.get("id")),
             _text(call.get("name")),
             shown(call.get("arguments")),
-            str(call.get("id")) in answered,
+            own.results.get(call["id"]) if isinstance(call.get("id"), str) else None,
         )
-        for call in calls[:100]
-        if isinstance(call, dict)
+        for call in _call_list(calls)[:100]
     ]
 
 
@@ -380,8 +445,7 @@ def _part(value: Any) -> PartView:
     if not isinstance(value, str):
         return _json_part(value)
     text = readable(value)
-    limit = 6000
-    return PartView(text[:limit], cut=len(text) > limit)
+    return PartView(text[:CUT_CHARACTERS], cut=len(text) > CUT_CHARACTERS)
 
 
 def _json_part(value: Any) -> PartView:

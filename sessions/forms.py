@@ -31,7 +31,9 @@ class TimelineQuery(forms.Form):
     at = forms.CharField(required=False, max_length=20)
     upto = forms.IntegerField(required=False, min_value=0, max_value=_MOST)
     epoch = forms.IntegerField(required=False, min_value=0, max_value=_MOST)
-    seen = forms.IntegerField(required=False, min_value=0, max_value=_MOST)
+    last = forms.IntegerField(required=False, min_value=0, max_value=_MOST)
+    turn = forms.IntegerField(required=False, min_value=0, max_value=_MOST)
+    seen = forms.CharField(required=False, max_length=64)
 
 
 class LostFilters(forms.Form):

@@ -50,8 +50,8 @@ def shown(value: Any, limit: int = CUT_CHARACTERS) -> Shown:
     compact = readable(_json(value, None))
     if len(compact) <= LINE_CHARACTERS:
         return Shown(compact, compact, len(compact), False, True)
-    text = readable(_json(value, 2)) if isinstance(value, dict | list) else compact
     line = f"{compact[:LINE_CHARACTERS]}…"
+    text = readable(_json(value, 2)) if isinstance(value, dict | list) else compact
     return Shown(text[:limit], line, len(compact), len(text) > limit, False)
 
 

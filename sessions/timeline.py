@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Left, Length
 
 from .core.events import Disposition
-from .entries import HEAD_CHARACTERS, Entry, entries_of, server_start, starts_of
+from .core.times import parse_time
+from .entries import HEAD_CHARACTERS, Entry, entries_of, starts_of
 from .models import Epoch, Event, Refusal, Session, Step, Turn, Update, Workspace
 
 STEPS_A_PAGE = 20
 ENTRIES_A_PAGE = 100
+RAIL_STEPS = 100
 
 
 class BadCursor(ValueError):
@@ -124,30 +128,56 @@ def updates_after(session: Session, version: int, limit: int) -> list[Update]:
 
 @dataclass(frozen=True, slots=True)
 class StepEntries:
-    """Entries in ordinal order; `next_ordinal` to go on after, None at the end; `has_earlier`
-    when the step has entries before these."""
+    """Entries in ordinal order; `next_ordinal` to go on after (None: the end), and
+    `previous_ordinal` to go back before (None: the beginning)."""
 
     entries: list[Entry]
     next_ordinal: int | None
-    has_earlier: bool = False
+    previous_ordinal: int | None = None
 
 
 def step_entries(
     step: Step,
     *,
     after_ordinal: int = 0,
+    before_ordinal: int | None = None,
     upto: int | None = None,
     limit: int = ENTRIES_A_PAGE,
     lost_only: bool = False,
 ) -> StepEntries:
-    """The step's updates and events merged in ordinal order, at most `limit`, up to and with
-    the ordinal `upto`. Two queries (one with `lost_only`: only lost events then)."""
+    """The step's updates and events merged in ordinal order, at most `limit`: those after
+    `after_ordinal`, up to and with the ordinal `upto`, or the last ones before `before_ordinal`.
+    Two queries (one with `lost_only`: only lost events then)."""
+    where = Q(step=step)
     newest = step.session.next_ordinal - 1
-    upto = newest if upto is None else min(upto, newest)
-    rows = _rows(Q(step=step), after_ordinal, upto, limit + 1, lost_only)
-    more = rows[limit - 1].ordinal if len(rows) > limit else None
-    entries = entries_of(rows[:limit], starts_of(step.session), {step.pk: step})
-    return StepEntries(entries, more, has_earlier=after_ordinal > step.first_ordinal)
+    if before_ordinal is not None:
+        past = min(before_ordinal - 1, newest)
+        rows = _rows(where, 0, past, limit + 1, lost_only, backwards=True)
+        earlier, more = len(rows) > limit, False
+        rows = rows[-limit:]
+    else:
+        past = newest if upto is None else min(upto, newest)
+        rows = _rows(where, after_ordinal, past, limit + 1, lost_only)
+        earlier, more = after_ordinal >= step.first_ordinal, len(rows) > limit
+        rows = rows[:limit]
+    entries = entries_of(rows, starts_of(step.session), {step.pk: step})
+    if not lost_only:
+        entries = _with_gaps(entries, after_ordinal if earlier and not before_ordinal else 0)
+    return StepEntries(
+        entries,
+        next_ordinal=rows[-1].ordinal if more else None,
+        previous_ordinal=rows[0].ordinal if earlier and rows else None,
+    )
+
+
+def _with_gaps(entries: list[Entry], above: int = 0) -> list[Entry]:
+    """The entries of one step, each with the number of other steps' entries that lie between it
+    and the one before it: ordinals have no gaps. `above` is the ordinal shown before them."""
+    found = []
+    for entry in entries:
+        found.append(replace(entry, between=entry.ordinal - above - 1) if above else entry)
+        above = entry.ordinal
+    return found
 
 
 def entry_at(session: Session, ordinal: int) -> Update | Event | None:
@@ -177,14 +207,15 @@ def _rows(
     limit: int,
     lost_only: bool,
     *,
-    last_first: bool = False,
+    backwards: bool = False,
 ) -> list[Update | Event]:
-    """Updates and events in ordinal order, up to and with the ordinal `upto`.
+    """Updates and events in ordinal order, up to and with the ordinal `upto`, at most `limit`:
+    the first ones of the span, or the last ones. Of long texts only the beginning is read.
 
     The two are read by two statements, and a row may be committed between them. So `upto` must
     be known before: all of its rows and those before it are committed then.
     """
-    order = "-ordinal" if last_first else "ordinal"
+    order = "-ordinal" if backwards else "ordinal"
     span = Q(ordinal__gt=after, ordinal__lte=upto)
     events = (
         Event.objects.filter(where & span)
@@ -193,11 +224,13 @@ def _rows(
             head=Left("data", HEAD_CHARACTERS),
             size=Length("data"),
             update_version=F("update__version"),
+            update_ordinal=F("update__ordinal"),
         )
         .order_by(order)
     )
     if lost_only:
-        return list(events.lost()[:limit])
+        lost = list(events.lost()[:limit])
+        return [*reversed(lost)] if backwards else [*lost]
     updates = (
         Update.objects.filter(where & span)
         .defer("operations", "answer")
@@ -205,8 +238,8 @@ def _rows(
         .order_by(order)
     )
     rows: list[Update | Event] = [*updates[:limit], *events[:limit]]
-    rows.sort(key=lambda row: row.ordinal, reverse=last_first)
-    return rows[:limit]
+    rows.sort(key=lambda row: row.ordinal)
+    return rows[-limit:] if backwards else rows[:limit]
 
 
 # -- steps ---------------------------------------------------------------------------------
@@ -259,121 +292,176 @@ def steps_page(
     after: int | None = None,
     before: int | None = None,
     at: int | None = None,
+    end: bool = False,
     lost_only: bool = False,
     limit: int = STEPS_A_PAGE,
     inline: int = ENTRIES_A_PAGE,
     goes_on: bool = False,
 ) -> StepsPage:
     """A page of steps: those after the first ordinal `after`, or the last ones before
-    `before`, or from the step on that holds the ordinal `at`; else the first ones. With
-    `goes_on` the page stands below the step before it, whose turn needs no second heading.
+    `before`, or the last ones (`end`), or from the step on that holds the ordinal `at`; else the
+    first ones. With `goes_on` the page stands below the step before it, whose turn needs no
+    second heading.
 
-    Entries come with the first steps, up to `inline` of them. At most 2 queries for every
-    step with entries, at most `inline` rows of entries, and 5 more.
+    Entries come with the first steps, or with `end` the last ones, up to `inline` of them. At
+    most 7 queries, whatever the session holds.
     """
-    rows = Step.objects.filter(session=session).select_related("turn")
-    if lost_only:
-        rows = rows.filter(Q(dropped__gt=0) | Q(refused__gt=0) | Q(invalid__gt=0))
-    around = 0
+    cursor = session.next_ordinal - 1
+    rows = _steps_of(session, lost_only).filter(first_ordinal__lte=cursor)
     if at is not None:
-        found = entry_at(session, at)
-        after = found.step.first_ordinal - 1 if found is not None else None
-        around = at
+        after = _first_of_step_at(session, at)
+    if end:
+        before = cursor + 1
     if before is not None:
-        steps = list(rows.filter(first_ordinal__lt=before).order_by("-first_ordinal")[: limit + 1])
-        has_previous, has_next = len(steps) > limit, before <= session.next_ordinal - 1
-        steps = steps[:limit][::-1]
+        found = list(rows.filter(first_ordinal__lt=before).order_by("-first_ordinal")[: limit + 1])
+        has_previous, has_next = len(found) > limit, before <= cursor
+        above = found[limit].first_ordinal if has_previous else 0
+        steps = found[:limit][::-1]
     else:
-        steps = list(
+        found = list(
             rows.filter(first_ordinal__gt=after or 0).order_by("first_ordinal")[: limit + 1]
         )
-        has_previous, has_next = bool(after), len(steps) > limit
-        steps = steps[:limit]
-    first = steps[0].first_ordinal if steps else (after or 0) + 1
-    last = steps[-1].first_ordinal if steps else 0
-    rewinds = _rewinds(session, after or 0, last if has_next else None)
-    above = None
-    if goes_on and after:
-        above = rows.filter(first_ordinal__lte=after).order_by("-first_ordinal").first()
+        has_previous, has_next = bool(after), len(found) > limit
+        above = after or 0
+        steps = found[:limit]
+    for step in steps:
+        step.session = session
+    last = steps[-1].first_ordinal if steps else above
+    rewinds = _rewinds(session, above, last if has_next else cursor + 1)
+    turn_above = None
+    if goes_on and above:
+        turn_above = rows.filter(first_ordinal__lte=above).order_by("-first_ordinal").first()
+    if end:
+        inlined = _last_entries(session, steps, lost_only, inline)
+    else:
+        inlined = _first_entries(session, steps, lost_only, inline, around=at or 0)
     return StepsPage(
-        steps=_step_views(
-            session, steps, rewinds, lost_only, inline, around, above, before is not None
-        ),
+        steps=_step_views(steps, rewinds, inlined, turn_above.turn_id if turn_above else None),
         next_after=last if has_next and steps else None,
-        previous_before=first if has_previous and steps else None,
-        cursor=session.next_ordinal - 1,
+        previous_before=steps[0].first_ordinal if has_previous and steps else None,
+        cursor=cursor,
         epoch=session.epoch,
         tail_rewinds=[] if has_next else [e for e in rewinds if e.first_ordinal > last],
     )
 
 
-def _rewinds(session: Session, after: int, upto: int | None) -> list[Epoch]:
-    rows = Epoch.objects.filter(session=session, first_ordinal__gt=after)
-    if upto is not None:
-        rows = rows.filter(first_ordinal__lte=upto)
-    return list(rows.order_by("number")[:200])
+def _steps_of(session: Session, lost_only: bool) -> QuerySet[Step]:
+    rows = Step.objects.filter(session=session).select_related("turn")
+    if lost_only:
+        rows = rows.filter(Q(dropped__gt=0) | Q(refused__gt=0) | Q(invalid__gt=0))
+    return rows
+
+
+def _first_of_step_at(session: Session, ordinal: int) -> int | None:
+    """The ordinal before the first one of the step that holds this ordinal; None: no step."""
+    found = [
+        model.objects.filter(session=session, ordinal=ordinal).values_list("step__first_ordinal")
+        for model in (Event, Update)
+    ]
+    for (first,) in found[0].union(found[1], all=True):
+        return int(first) - 1
+    return None
+
+
+def _rewinds(session: Session, after: int, upto: int) -> list[Epoch]:
+    """Rewinds between two ordinals, the last 200 of them. The first ordinal of the newest one
+    may not be there yet."""
+    rows = Epoch.objects.filter(
+        session=session, number__lte=session.epoch, first_ordinal__gt=after, first_ordinal__lte=upto
+    )
+    return list(rows.order_by("-number")[:200])[::-1]
 
 
 def _step_views(
-    session: Session,
     steps: list[Step],
     rewinds: list[Epoch],
-    lost_only: bool,
-    inline: int,
-    around: int,
-    above: Step | None,
-    from_end: bool,
+    inlined: dict[int, StepEntries],
+    turn_above: int | None,
 ) -> list[StepView]:
-    for step in steps:
-        step.session = session
-    inlined = _inline_entries(session, steps, lost_only, inline, around, from_end)
     views = []
-    turn_before, reached = above.turn_id if above else None, 0
+    reached = 0
     for step in steps:
         own = [epoch for epoch in rewinds if reached < epoch.first_ordinal <= step.first_ordinal]
         reached = max(reached, step.first_ordinal)
-        opens, turn_before = step.turn_id != turn_before, step.turn_id
+        opens, turn_above = step.turn_id != turn_above, step.turn_id
         whole = step.abandoned_from is not None and step.abandoned_from <= step.first_ordinal
         views.append(StepView(step, step.turn, opens, own, inlined.get(step.pk), whole))
     return views
 
 
-def _inline_entries(
-    session: Session, steps: list[Step], lost_only: bool, inline: int, around: int, from_end: bool
+def _first_entries(
+    session: Session, steps: list[Step], lost_only: bool, inline: int, around: int
 ) -> dict[int, StepEntries]:
-    """The entries of the first steps (of the last ones with `from_end`), as many whole steps
-    as fit into `inline` rows; of a single step that does not fit, a page of it: one that begins
-    shortly before the ordinal `around`, or its last one."""
-    upto = session.next_ordinal - 1
+    """The entries of the first steps, as many whole steps as fit into `inline` rows; of a
+    first step that does not fit, a page that begins shortly before the ordinal `around`."""
+    chosen = _whole_steps(steps, lost_only, inline)
+    if chosen or not steps:
+        return _entries_by_step(session, chosen, lost_only, inline)
+    found = step_entries(
+        steps[0], after_ordinal=max(around - 20, 0), upto=session.next_ordinal - 1, limit=inline,
+        lost_only=lost_only,
+    )  # fmt: skip
+    return {steps[0].pk: found}
+
+
+def _last_entries(
+    session: Session, steps: list[Step], lost_only: bool, inline: int
+) -> dict[int, StepEntries]:
+    """The entries of the last steps, as many whole steps as fit; of a last step that does not
+    fit, its last page."""
+    chosen = _whole_steps(steps[::-1], lost_only, inline)
+    if chosen or not steps:
+        return _entries_by_step(session, chosen, lost_only, inline)
+    last = steps[-1]
+    found = step_entries(
+        last, before_ordinal=session.next_ordinal, limit=inline, lost_only=lost_only
+    )
+    return {last.pk: found}
+
+
+def _whole_steps(steps: Sequence[Step], lost_only: bool, inline: int) -> dict[int, Step]:
     chosen: dict[int, Step] = {}
-    left = inline
-    for step in reversed(steps) if from_end else steps:
-        left -= step.lost if lost_only else step.entries
-        if left < 0:
+    for step in steps:
+        inline -= step.lost if lost_only else step.entries
+        if inline < 0:
             break
         chosen[step.pk] = step
-    if not chosen and steps:
-        step = steps[-1] if from_end else steps[0]
-        if from_end:
-            found = _last_entries(step, upto, inline, lost_only)
-        else:
-            found = step_entries(
-                step, after_ordinal=max(around - 20, 0), upto=upto, limit=inline,
-                lost_only=lost_only,
-            )  # fmt: skip
-        return {step.pk: found}
-    rows = _rows(Q(step__in=list(chosen)), 0, upto, inline + 1, lost_only) if chosen else []
-    entries = entries_of(rows, starts_of(session), chosen)
+    return chosen
+
+
+def _entries_by_step(
+    session: Session, chosen: dict[int, Step], lost_only: bool, inline: int
+) -> dict[int, StepEntries]:
+    if not chosen:
+        return {}
+    rows = _rows(Q(step__in=list(chosen)), 0, session.next_ordinal - 1, inline, lost_only)
     grouped: dict[int, list[Entry]] = {pk: [] for pk in chosen}
-    for row, entry in zip(rows, entries, strict=True):
+    for row, entry in zip(rows, entries_of(rows, starts_of(session), chosen), strict=True):
         grouped[row.step_id].append(entry)
-    return {pk: StepEntries(some, None) for pk, some in grouped.items()}
+    return {
+        pk: StepEntries(entries if lost_only else _with_gaps(entries), None)
+        for pk, entries in grouped.items()
+    }
 
 
-def _last_entries(step: Step, upto: int, limit: int, lost_only: bool) -> StepEntries:
-    rows = _rows(Q(step=step), 0, upto, limit, lost_only, last_first=True)[::-1]
-    entries = entries_of(rows, starts_of(step.session), {step.pk: step})
-    return StepEntries(entries, None, has_earlier=True)
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """Steps by name only, for getting around, in the order of their first ordinal; `next_after`
+    leads on, None at the end of the session."""
+
+    steps: list[Step]
+    after: int
+    next_after: int | None
+
+
+def rail(
+    session: Session, *, after: int = 0, lost_only: bool = False, limit: int = RAIL_STEPS
+) -> Rail:
+    """The steps whose first ordinal is greater than `after`. One query."""
+    rows = _steps_of(session, lost_only).filter(first_ordinal__gt=after)
+    found = list(rows.order_by("first_ordinal")[: limit + 1])
+    more = found[limit - 1].first_ordinal if len(found) > limit else None
+    return Rail(found[:limit], after, more)
 
 
 def get_step(session: Session, pk: int) -> Step:
@@ -388,22 +476,40 @@ def get_step(session: Session, pk: int) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """New entries of one step, in order; `is_new` when the step itself is."""
+    """New entries of one step, in order. `is_new` when the step itself is, `joins` when they
+    go on with the step that the page shows last, `opens_turn` when another turn was above."""
 
     step: Step
     is_new: bool
+    joins: bool
+    opens_turn: bool
     entries: list[Entry]
+
+    @property
+    def turn(self) -> Turn:
+        return self.step.turn
+
+    @property
+    def duration(self) -> timedelta | None:
+        return duration(self.step.started_at, self.step.ended_at)
+
+    @property
+    def turn_duration(self) -> timedelta | None:
+        return duration(self.turn.started_at, self.turn.ended_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What came after an ordinal: groups in ordinal order and the rewinds since `epoch`.
-    `cursor` and `epoch` are where to go on; with `more` there is more right away."""
+    `cursor` and `epoch` are where to go on, `last` the step shown last and `turn` its turn;
+    with `more` there is more right away."""
 
     groups: list[Group]
     rewinds: list[Epoch]
     cursor: int
     epoch: int
+    last: int | None
+    turn: int | None
     more: bool
 
     def __bool__(self) -> bool:
@@ -415,26 +521,70 @@ def changes_since(
     ordinal: int,
     epoch: int,
     *,
+    last: int | None = None,
+    turn: int | None = None,
     lost_only: bool = False,
     limit: int = ENTRIES_A_PAGE,
 ) -> Changes:
-    """The entries with a greater ordinal, at most `limit`, grouped by step. Ordinals are
-    assigned under the session's lock, so a row can't appear behind the cursor later."""
-    newest = session.next_ordinal - 1
-    rows = _rows(Q(session=session), ordinal, newest, limit + 1, lost_only)
+    """The entries with a greater ordinal, at most `limit`, grouped by step. `last` and `turn`
+    are the ids of the step and the turn that the page shows last. Four queries.
+
+    Misses nothing: the session was read first, its ordinals are assigned under its lock, and
+    nothing above its newest one is read; so a row can't appear behind the cursor later.
+    """
+    head = session.next_ordinal - 1
+    rows = _rows(Q(session=session), ordinal, head, limit + 1, lost_only)
     more = len(rows) > limit
     rows = rows[:limit]
+    cursor = rows[-1].ordinal if more else max(head, ordinal)
     found = Step.objects.filter(pk__in={row.step_id for row in rows}).select_related("turn")
     steps = {step.pk: step for step in found}
     groups: list[Group] = []
+    seen: set[int] = set()
     for row, entry in zip(rows, entries_of(rows, starts_of(session), steps), strict=True):
         step = steps[row.step_id]
         if not groups or groups[-1].step.pk != step.pk:
-            groups.append(Group(step, step.first_ordinal > ordinal, []))
+            joins = not groups and step.pk == last
+            is_new = step.first_ordinal > ordinal and step.pk not in seen
+            seen.add(step.pk)
+            groups.append(Group(step, is_new, joins, step.turn_id != turn, []))
+            last, turn = step.pk, step.turn_id
         groups[-1].entries.append(entry)
-    rewinds = list(Epoch.objects.filter(session=session, number__gt=epoch).order_by("number")[:50])
-    cursor = rows[-1].ordinal if more else max(newest, ordinal)
-    return Changes(groups, rewinds, cursor, max([epoch, *(e.number for e in rewinds)]), more)
+    rewinds = list(
+        Epoch.objects.filter(session=session, number__gt=epoch, number__lte=session.epoch).order_by(
+            "number"
+        )[:50]
+    )
+    reached = rewinds[-1].number if rewinds else epoch
+    return Changes(groups, rewinds, cursor, reached, last, turn, more or len(rewinds) == 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a session started and how long it lasted, by the runner's clock where its first and
+    last events gave a time, else by ours. `lasted` is None when nothing happened yet."""
+
+    started: datetime
+    lasted: timedelta | None
+
+
+def span_of(session: Session) -> Span:
+    """Two queries, each of one row."""
+    starts = starts_of(session)
+    last = Event.objects.filter(session=session).order_by("-ordinal").values_list("time")[:1]
+    ended = parse_time(last[0][0]) if last else None
+    if ended is None or not 1900 < ended.year < 9000 or starts.runner == starts.server:
+        return Span(starts.runner, session.last_activity_at - session.started_at)
+    return Span(starts.runner, ended - starts.runner)
+
+
+def summary_state(session: Session) -> str:
+    """A short text that changes whenever a number or word of the session's summary does."""
+    shown = (
+        session.next_ordinal, session.epoch, session.status, session.agent_name, session.turns,
+        session.steps, session.total_tokens, session.refusals, session.ended_at, session.version,
+    )  # fmt: skip
+    return f"{zlib.crc32(repr(shown).encode('utf-8', 'backslashreplace')):08x}"
 
 
 # -- the raw log, lost events, refusals ----------------------------------------------------
@@ -442,19 +592,31 @@ def changes_since(
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Entries in ordinal order; `next_ordinal` to go on after, None at the end."""
+    """Entries in ordinal order; `next_ordinal` to go on after (None: the end), and
+    `previous_ordinal` to go back before (None: the beginning)."""
 
     entries: list[Entry]
     next_ordinal: int | None
+    previous_ordinal: int | None
 
 
-def log_page(session: Session, after: int, limit: int = ENTRIES_A_PAGE) -> LogPage:
-    """Every update and event of the session in ordinal order. Three queries."""
-    rows = _rows(Q(session=session), after, session.next_ordinal - 1, limit + 1, False)
-    more = rows[limit - 1].ordinal if len(rows) > limit else None
-    rows = rows[:limit]
+def log_page(
+    session: Session, after: int = 0, *, before: int | None = None, limit: int = ENTRIES_A_PAGE
+) -> LogPage:
+    """Updates and events of the session in ordinal order: those after an ordinal, or the last
+    ones before one. Four queries."""
+    head = session.next_ordinal - 1
+    if before is None:
+        rows = _rows(Q(session=session), after, head, limit, False)
+    else:
+        rows = _rows(Q(session=session), 0, min(head, before - 1), limit, False, backwards=True)
     steps = {step.pk: step for step in Step.objects.filter(pk__in={row.step_id for row in rows})}
-    return LogPage(entries_of(rows, starts_of(session), steps), more)
+    first, last = (rows[0].ordinal, rows[-1].ordinal) if rows else (1, head)
+    return LogPage(
+        entries_of(rows, starts_of(session), steps),
+        next_ordinal=last if last < head else None,
+        previous_ordinal=first if first > 1 else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +659,7 @@ def lost_events(
             head=Left("data", HEAD_CHARACTERS),
             size=Length("data"),
             update_version=F("update__version"),
+            update_ordinal=F("update__ordinal"),
         )
         .order_by("-pk")[: limit + 1]
     )
@@ -505,7 +668,7 @@ def lost_events(
         LostEvent(
             row.pk,
             row.session,
-            entries_of([row], server_start(row.session), {row.step_id: row.step})[0],
+            entries_of([row], None, {row.step_id: row.step})[0],
         )
         for row in found[:limit]
     ]

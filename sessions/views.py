@@ -3,9 +3,11 @@ would show."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.admin.views.decorators import staff_member_required
 from django.contrib.auth.decorators import login_required
@@ -18,9 +20,14 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
-from django_htmx.http import HttpResponseStopPolling
+from django_htmx.http import (
+    HttpResponseClientRefresh,
+    HttpResponseStopPolling,
+    trigger_client_event,
+)
 
 from . import timeline
+from .core.reducer import Deps
 from .core.strict_json import loads, visible
 from .deps import UnknownVersion, deps_at
 from .forms import LostFilters, SessionFilters, TimelineQuery, read_query, with_query
@@ -32,8 +39,17 @@ View = Callable[..., HttpResponse]
 
 
 def page(view: Any) -> Any:
-    """A private page: for people who signed in, read only, kept by no cache."""
-    return never_cache(require_GET(login_required(view)))
+    """A private page: for people who signed in, read only, kept by no cache. A fragment asked
+    for by a page whose reader is signed out by now makes that page reload."""
+    guarded = login_required(view)
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **rest: Any) -> HttpResponse:
+        if "HX-Request" in request.headers and not request.user.is_authenticated:
+            return HttpResponseClientRefresh()
+        return cast(HttpResponse, guarded(request, *args, **rest))
+
+    return never_cache(require_GET(wrapped))
 
 
 def session_page(view: View) -> Any:
@@ -48,6 +64,17 @@ def session_page(view: View) -> Any:
         return view(request, session, **rest)
 
     return page(wrapped)
+
+
+def head_of(session: Session, tab: str = "") -> dict[str, Any]:
+    """What every page of a session shows above its tabs."""
+    return {
+        "session": session,
+        "tab": tab,
+        "labels": [(readable(k), readable(str(v))) for k, v in loads(session.labels).items()],
+        "span": timeline.span_of(session),
+        "state": timeline.summary_state(session),
+    }
 
 
 @require_GET
@@ -117,22 +144,25 @@ def sessions_changed(request: HttpRequest) -> HttpResponse:
 def _steps(request: HttpRequest, session: Session, *, goes_on: bool = False) -> dict[str, Any]:
     query = read_query(TimelineQuery, request.GET)
     lost_only = bool(query["lost"])
-    at, before = query["at"] or "", query["before"]
-    if at == "end":
-        before = session.next_ordinal
+    at = query["at"] or ""
+    marked = _number(at)
     found = timeline.steps_page(
         session,
         after=query["after"],
-        before=before,
-        at=int(at) if at.isascii() and at.isdecimal() else None,
+        before=query["before"],
+        at=marked,
+        end=at == "end",
         lost_only=lost_only,
         goes_on=goes_on,
     )
+    last = found.steps[-1].step if found.steps else None
     return {
         "session": session,
         "page": found,
+        "last": last.pk if last else None,
+        "turn": last.turn_id if last else None,
         "lost_only": lost_only,
-        "marked": int(at) if at.isascii() and at.isdecimal() else None,
+        "marked": marked,
         "next": with_query(request.GET, after=found.next_after, before=None, at=None)
         if found.next_after is not None
         else "",
@@ -146,10 +176,16 @@ def _steps(request: HttpRequest, session: Session, *, goes_on: bool = False) -> 
 def session_timeline(request: HttpRequest, session: Session) -> HttpResponse:
     """The timeline: steps grouped by turn, each with its entries."""
     context = _steps(request, session)
+    steps = context["page"].steps
     context["toggle_lost"] = with_query(
         request.GET, lost=not context["lost_only"], after=None, before=None, at=None
     )
-    return render(request, "timeline.html", {**context, "tab": "timeline"})
+    context["rail"] = timeline.rail(
+        session,
+        after=steps[0].step.first_ordinal - 1 if steps else 0,
+        lost_only=context["lost_only"],
+    )
+    return render(request, "timeline.html", {**context, **head_of(session, "timeline")})
 
 
 @session_page
@@ -159,33 +195,76 @@ def more_steps(request: HttpRequest, session: Session) -> HttpResponse:
 
 
 @session_page
-def summary(request: HttpRequest, session: Session) -> HttpResponse:
-    """Fragment: the counters of a session; 204 when nothing came since ordinal `seen`, and the
-    end of polling once the session has ended."""
+def rail(request: HttpRequest, session: Session) -> HttpResponse:
+    """Fragment: names of steps, to get around."""
     query = read_query(TimelineQuery, request.GET)
-    seen = query["seen"] if query["seen"] is not None else -1
-    if seen == session.next_ordinal - 1 and (query["epoch"] or 0) == session.epoch:
-        if session.ended_at is not None:
-            return HttpResponseStopPolling()
-        return HttpResponse(status=204)
-    return render(request, "_summary.html", {"session": session, "live": True})
+    lost_only = bool(query["lost"])
+    found = timeline.rail(session, after=query["after"] or 0, lost_only=lost_only)
+    return render(
+        request, "_rail.html", {"session": session, "rail": found, "lost_only": lost_only}
+    )
+
+
+@session_page
+def summary(request: HttpRequest, session: Session) -> HttpResponse:
+    """Fragment: the counters of a session; 204 when they are as the page has `seen` them, and
+    the end of polling once the session has ended. What is new tells the rest of the page, by the
+    event `session-changed`, to ask for its part."""
+    query = read_query(TimelineQuery, request.GET)
+    if query["seen"] == timeline.summary_state(session):
+        return HttpResponseStopPolling() if session.ended_at else HttpResponse(status=204)
+    response = render(request, "_summary.html", head_of(session))
+    return trigger_client_event(response, "session-changed")
 
 
 @session_page
 def poll(request: HttpRequest, session: Session) -> HttpResponse:
     """Fragment: what came after the ordinal `after`, and the element that asks for the rest.
-    204 when there is nothing; the end of polling once the session has ended."""
+    204 when there is nothing; the end of polling once the session has ended. Headings of steps
+    and turns that the page shows already are told, by an event, to ask for themselves."""
     query = read_query(TimelineQuery, request.GET)
     lost_only = bool(query["lost"])
     changes = timeline.changes_since(
-        session, query["after"] or 0, query["epoch"] or 0, lost_only=lost_only
+        session,
+        query["after"] or 0,
+        query["epoch"] or 0,
+        last=query["last"],
+        turn=query["turn"],
+        lost_only=lost_only,
     )
     if not changes:
-        if session.ended_at is not None:
-            return HttpResponseStopPolling()
-        return HttpResponse(status=204)
+        return HttpResponseStopPolling() if session.ended_at else HttpResponse(status=204)
     context = {"session": session, "changes": changes, "lost_only": lost_only}
-    return render(request, "_changes.html", context)
+    response = render(request, "_changes.html", context)
+    for name in sorted(_stale_headings(changes, query["after"] or 0)):
+        trigger_client_event(response, name)
+    return response
+
+
+def _stale_headings(changes: timeline.Changes, ordinal: int) -> set[str]:
+    """Events for the headings of steps and turns that began at or before the ordinal."""
+    stale = set()
+    for group in changes.groups:
+        if group.step.first_ordinal <= ordinal:
+            stale.add(f"step-{group.step.pk}")
+        if group.turn.first_ordinal <= ordinal:
+            stale.add(f"turn-{group.turn.pk}")
+    return stale
+
+
+@session_page
+def news(request: HttpRequest, session: Session) -> HttpResponse:
+    """Fragment: how many entries came after the ordinal `after`, for a page that does not show
+    the end; 204 when there are none."""
+    query = read_query(TimelineQuery, request.GET)
+    after = query["after"] or 0
+    count = session.next_ordinal - 1 - after
+    if count <= 0:
+        return HttpResponse(status=204)
+    context = {
+        "session": session, "after": after, "count": count, "lost_only": bool(query["lost"]),
+    }  # fmt: skip
+    return render(request, "_news.html", context)
 
 
 def _step_or_404(session: Session, pk: int) -> Step:
@@ -198,32 +277,58 @@ def _step_or_404(session: Session, pk: int) -> Step:
 def _step_entries(request: HttpRequest, session: Session, pk: int) -> dict[str, Any]:
     query = read_query(TimelineQuery, request.GET)
     step = _step_or_404(session, pk)
+    lost_only = bool(query["lost"])
     found = timeline.step_entries(
         step,
         after_ordinal=query["after"] or 0,
+        before_ordinal=query["before"],
         upto=query["upto"],
-        lost_only=bool(query["lost"]),
+        lost_only=lost_only,
     )
     return {
         "session": session,
         "step": step,
         "entries": found,
-        "lost_only": bool(query["lost"]),
+        "lost_only": lost_only,
         "upto": query["upto"],
     }
+
+
+@session_page
+def step_head(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
+    """Fragment: the heading of a step, as it is now."""
+    step = _step_or_404(session, pk)
+    view = timeline.StepView(step, step.turn, False, [], None, False)
+    return render(request, "_step_head.html", {"session": session, "step": step, "view": view})
+
+
+@session_page
+def turn_head(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
+    """Fragment: the heading of a step's turn, as it is now."""
+    step = _step_or_404(session, pk)
+    view = timeline.StepView(step, step.turn, True, [], None, False)
+    return render(
+        request, "_turn.html", {"session": session, "step": step, "turn": step.turn, "view": view}
+    )
 
 
 @session_page
 def step_page(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
     """One step on a page of its own."""
     context = _step_entries(request, session, pk)
-    return render(request, "step.html", {**context, "tab": "timeline"})
+    step: Step = context["step"]
+    context["view"] = timeline.StepView(step, step.turn, False, [], None, False)
+    before = read_query(TimelineQuery, request.GET)["before"]
+    if before:
+        context["later"] = with_query(request.GET, after=before - 1, before=None)
+    return render(request, "step.html", {**context, **head_of(session, "timeline")})
 
 
 @session_page
 def entries(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
-    """Fragment: entries of a step."""
-    context = {**_step_entries(request, session, pk), "goes_on": True}
+    """Fragment: entries of a step. Those that go on below others need no way back to them."""
+    goes_on = read_query(TimelineQuery, request.GET)["before"] is None
+    context = {**_step_entries(request, session, pk), "goes_on": goes_on}
     return render(request, "_entries.html", context)
 
 
@@ -236,13 +341,12 @@ def entry(request: HttpRequest, session: Session, ordinal: int) -> HttpResponse:
     raw = row.operations if isinstance(row, Update) else row.data
     limit = 200_000
     context = {
-        "session": session,
+        **head_of(session, "timeline"),
         "step": row.step,
         "entry": timeline.entry_view(row, session),
         "raw": readable(raw[:limit]),
         "size": len(raw),
         "cut": len(raw) > limit,
-        "tab": "timeline",
     }
     return render(request, "entry.html", context)
 
@@ -262,11 +366,44 @@ def entry_raw(request: HttpRequest, session: Session, ordinal: int) -> HttpRespo
 # -- deps ----------------------------------------------------------------------------------
 
 KEYS_A_PAGE = 100
+KEYS_IN_PANEL = 30
+VALUE_CHARACTERS = 200_000
+_ROW_CHARACTERS, _PAGE_CHARACTERS = 1500, 40_000
 
 
-def _key_rows(deps: dict[str, Any], start: int, limit: int) -> list[tuple[str, str, Shown]]:
-    names = sorted(deps, key=visible)[start : start + limit]
-    return [(name, readable(name), shown(deps[name], 1500)) for name in names]
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A key of the deps: `name` to be read, `query` to be asked for, and its value."""
+
+    name: str
+    query: str
+    value: Shown
+
+
+def key_query(name: str) -> str:
+    """A key as a query string carries it: every character beyond ASCII as its JSON escape, so
+    that NUL and lone surrogates survive."""
+    return json.dumps(name)[1:-1]
+
+
+def key_from(query: str) -> str | None:
+    """The key again, or None when the text is none."""
+    try:
+        found = json.loads(f'"{query}"')
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _key_rows(deps: Deps, start: int, limit: int) -> list[KeyRow]:
+    """Rows of a page of keys, sorted; together they hold no more text than a page can carry."""
+    rows = []
+    left = _PAGE_CHARACTERS
+    for name in sorted(deps, key=visible)[start : start + limit]:
+        value = shown(deps[name], min(_ROW_CHARACTERS, left))
+        left -= len(value.text)
+        rows.append(KeyRow(readable(name), key_query(name), value))
+    return rows
 
 
 @session_page
@@ -278,32 +415,29 @@ def deps(request: HttpRequest, session: Session) -> HttpResponse:
         at = deps_at(session, _number(wanted) if wanted else None)
     except UnknownVersion as unknown:
         raise Http404(str(unknown)) from None
-    names = sorted(at.deps, key=visible)
-    context: dict[str, Any] = {
-        "session": session,
+    has_later = bool(wanted) and at.version < session.version
+    context = {
+        **head_of(session, "deps"),
         "at": at,
         "is_now": not wanted,
         "is_past": bool(wanted),
-        "tab": "deps",
-        "count": len(names),
+        "count": len(at.deps),
         "back": with_query(request.GET, key=None, start=None),
-        "earlier": with_query(request.GET, at=at.version - 1, key=None) if at.version else "",
-        "later": with_query(request.GET, at=at.version + 1, key=None)
-        if wanted and at.version < session.version
-        else "",
+        "earlier": with_query(request.GET, at=at.version - 1) if at.version else "",
+        "later": with_query(request.GET, at=at.version + 1) if has_later else "",
     }
     if "key" in request.GET:
-        index = _number(request.GET["key"])
-        if index is None or index >= len(names):
-            raise Http404("There is no such key.")
-        name = names[index]
-        context.update(name=readable(name), value=shown(at.deps[name], 200_000))
+        name = key_from(request.GET["key"])
+        if name is None:
+            raise Http404("That is no key of the deps.")
+        value = shown(at.deps[name], VALUE_CHARACTERS) if name in at.deps else None
+        context.update(name=readable(name), value=value)
         return render(request, "deps_key.html", context)
     first = _number(request.GET.get("start", "0")) or 0
-    context["rows"] = _key_rows(at.deps, first, KEYS_A_PAGE)
-    context["first"] = first
-    following = first + KEYS_A_PAGE
-    context["next"] = with_query(request.GET, start=following) if following < len(names) else ""
+    rows = _key_rows(at.deps, first, KEYS_A_PAGE)
+    past = first + KEYS_A_PAGE
+    context.update(rows=rows, first=first, last=first + len(rows))
+    context["next"] = with_query(request.GET, start=past) if past < len(at.deps) else ""
     return render(request, "deps.html", context)
 
 
@@ -324,8 +458,8 @@ def deps_panel(request: HttpRequest, session: Session) -> HttpResponse:
         "at": at,
         "seen": seen,
         "count": len(at.deps),
-        "rows": _key_rows(at.deps, 0, 30),
-        "first": 0,
+        "left": max(len(at.deps) - KEYS_IN_PANEL, 0),
+        "rows": _key_rows(at.deps, 0, KEYS_IN_PANEL),
     }
     return render(request, "_deps_panel.html", context)
 
@@ -337,13 +471,15 @@ def deps_panel(request: HttpRequest, session: Session) -> HttpResponse:
 def log(request: HttpRequest, session: Session) -> HttpResponse:
     """Every update and event ever, in ordinal order."""
     query = read_query(TimelineQuery, request.GET)
-    found = timeline.log_page(session, query["after"] or 0)
-    context = {
-        "session": session,
-        "page": found,
-        "tab": "log",
-        "next": with_query(request.GET, after=found.next_ordinal) if found.next_ordinal else "",
-    }
+    before = session.next_ordinal if query["at"] == "end" else query["before"]
+    found = timeline.log_page(session, query["after"] or 0, before=before)
+    context = {**head_of(session, "log"), "page": found}
+    if found.next_ordinal is not None:
+        context["next"] = with_query(request.GET, after=found.next_ordinal, before=None, at=None)
+    if found.previous_ordinal is not None:
+        context["previous"] = with_query(
+            request.GET, before=found.previous_ordinal, after=None, at=None
+        )
     return render(request, "log.html", context)
 
 
@@ -369,8 +505,7 @@ def refusals(request: HttpRequest, session: Session) -> HttpResponse:
     query = read_query(TimelineQuery, request.GET)
     rows = timeline.refusals(session, query["before"])
     context = {
-        "session": session,
-        "tab": "refusals",
+        **head_of(session, "refusals"),
         "refusals": [(row, loads(row.problem), readable(row.body_head)) for row in rows],
         "next": with_query(request.GET, before=rows[-1].pk) if len(rows) == 50 else "",
     }

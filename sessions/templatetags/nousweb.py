@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django import template
 
+from sessions.models import Step, Turn
 from sessions.shown import readable as _readable
 
 register = template.Library()
@@ -21,6 +22,12 @@ def readable(text: object) -> str:
 def clock(moment: datetime | None) -> str:
     """A moment in UTC, to the second: 2026-03-01 09:00:00."""
     return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+@register.filter
+def day_time(moment: datetime | None) -> str:
+    """A moment's time of day in UTC: 09:00:00."""
+    return "" if moment is None else moment.strftime("%H:%M:%S")
 
 
 @register.filter
@@ -53,6 +60,14 @@ def span(duration: timedelta | None) -> str:
 
 
 @register.filter
+def took(row: Step | Turn) -> str:
+    """How long a step or a turn took; nothing while it is open."""
+    if row.started_at is None or row.ended_at is None:
+        return ""
+    return span(row.ended_at - row.started_at)
+
+
+@register.filter
 def offset(duration: timedelta | None) -> str:
     """Time since the session's start, with its sign: +12.4 s."""
     if duration is None:
@@ -62,10 +77,16 @@ def offset(duration: timedelta | None) -> str:
 
 
 @register.filter
+def number(count: int | None) -> str:
+    """A count, its thousands apart: 98,508."""
+    return "" if count is None else f"{count:,}"
+
+
+@register.filter
 def size(characters: int) -> str:
     """How much text: 812 characters, 4.2 K, 3.1 M."""
     if characters < 1000:
-        return f"{characters} characters"
+        return f"{characters} character{'' if characters == 1 else 's'}"
     if characters < 1_000_000:
         return f"{characters / 1000:.1f} K characters"
     return f"{characters / 1_000_000:.1f} M characters"

@@ -96,12 +96,14 @@ def test_an_open_page_follows_a_running_session_and_misses_nothing(page, server,
 
 def test_following_stops_when_the_session_has_ended(page, server, key):
     post(server, key, *steps(1))
-    server.request("PATCH", f"/api/v1/sessions/{key}", {"status": "ended"})
-    polls: list[str] = []
-    page.on("request", lambda request: polls.append(request.url) if "/poll/" in request.url else 0)
     page.goto(f"{server.url}/sessions/{key}/")
-    page.wait_for_timeout(6500)
-    assert len(polls) == 1
+    page.locator("#summary .status.running").wait_for()
+    server.request("PATCH", f"/api/v1/sessions/{key}", {"status": "ended"})
+    page.locator("#summary .status.ended").wait_for()
+    polls: list[str] = []
+    page.on("request", lambda request: polls.append(request.url))
+    page.wait_for_timeout(5000)
+    assert [url for url in polls if "/summary/" in url] == []
 
 
 def test_reload_back_and_a_shared_link_work(page, server, key):

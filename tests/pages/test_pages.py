@@ -23,8 +23,11 @@ def every_address(key: str, step: int) -> list[str]:
         f"/sessions/{key}/poll/?after=0", f"/sessions/{key}/steps/{step}/",
         f"/sessions/{key}/steps/{step}/entries/", f"/sessions/{key}/entries/2/",
         f"/sessions/{key}/entries/1/raw/", f"/sessions/{key}/deps/",
-        f"/sessions/{key}/deps/?key=0", f"/sessions/{key}/deps/panel/", f"/sessions/{key}/log/",
-        f"/sessions/{key}/refusals/",
+        f"/sessions/{key}/deps/?key=at", f"/sessions/{key}/deps/panel/", f"/sessions/{key}/log/",
+        f"/sessions/{key}/log/?at=end", f"/sessions/{key}/log/?before=5",
+        f"/sessions/{key}/refusals/", f"/sessions/{key}/rail/", f"/sessions/{key}/news/?after=0",
+        f"/sessions/{key}/steps/{step}/head/", f"/sessions/{key}/steps/{step}/turn/",
+        f"/sessions/{key}/steps/{step}/?before=9", f"/sessions/{key}/steps/{step}/?lost=1",
     ]  # fmt: skip
 
 
@@ -248,9 +251,10 @@ def test_values_of_any_kind_never_fail_a_page(api, staff):
         '["set","",-0.0],["set","deep",' + "[" * 61 + "]" * 61 + "]]}"
     )
     assert api.post("sessions/s/updates", body).status == 201
-    for address in ("/sessions/s/", "/sessions/s/deps/", "/sessions/s/deps/?key=0",
-                    "/sessions/s/deps/?key=1", "/sessions/s/deps/panel/", "/sessions/s/log/",
-                    "/sessions/s/entries/1/", "/sessions/s/entries/1/raw/"):  # fmt: skip
+    for address in ("/sessions/s/", "/sessions/s/deps/", "/sessions/s/deps/?key=",
+                    "/sessions/s/deps/?key=%5Cu0000%5Cud800", "/sessions/s/deps/panel/",
+                    "/sessions/s/log/", "/sessions/s/entries/1/",
+                    "/sessions/s/entries/1/raw/"):  # fmt: skip
         staff.get(address)
 
 
@@ -370,7 +374,9 @@ def test_the_deps_can_be_seen_at_any_version(api, staff):
     assert 'href="?at=1"' in text
     assert 'href="?at=3"' in text
     assert "no deps" in staff.get("/sessions/s/deps/?at=0")
-    assert "[1, 2]" in staff.get("/sessions/s/deps/?at=2&amp;key=0".replace("&amp;", "&"))
+    assert "value 2" in staff.get("/sessions/s/deps/?at=2&key=n")
+    assert "no such key" in staff.get("/sessions/s/deps/?at=0&key=n")
+    staff.get("/sessions/s/deps/?key=%22", 404)
     assert "/sessions/s/deps/?at=2" in staff.get("/sessions/s/")
     staff.get("/sessions/s/deps/?at=4", 404)
 
@@ -454,10 +460,15 @@ def test_following_ends_when_the_session_has_ended(api, staff):
     run(api, "s")
     last = api.session("s")["next_ordinal"] - 1
     assert staff.client.get(f"/sessions/s/poll/?after={last}").status_code == 204
-    assert staff.client.get(f"/sessions/s/summary/?seen={last}").status_code == 204
+    seen = re.search(r"summary/\?seen=(\w+)", staff.get("/sessions/s/"))
+    assert seen is not None
+    assert staff.client.get(f"/sessions/s/summary/?seen={seen[1]}").status_code == 204
     api.patch("sessions/s", {"status": "ended"})
     assert staff.client.get(f"/sessions/s/poll/?after={last}").status_code == 286
-    assert staff.client.get(f"/sessions/s/summary/?seen={last}").status_code == 286
+    changed = staff.client.get(f"/sessions/s/summary/?seen={seen[1]}")
+    assert "session-changed" in changed["HX-Trigger"]
+    assert "hx-get" not in changed.content.decode(), "an ended session is not asked again"
+    assert 'hx-trigger="every' not in staff.get("/sessions/s/")
 
 
 def test_the_list_says_how_many_sessions_changed(api, staff):

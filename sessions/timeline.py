@@ -71,8 +71,8 @@ def list_sessions(
     if lost is not None:
         has_lost = Q(dropped__gt=0) | Q(refused__gt=0) | Q(invalid__gt=0)
         rows = rows.filter(has_lost if lost else ~has_lost)
-    if text:
-        rows = rows.filter(key__startswith=text)
+    if text:  # not `startswith`: SQLite's LIKE takes A for a
+        rows = rows.annotate(beginning=Left("key", len(text))).filter(beginning=text)
     if after:
         moment, pk = _read_cursor(after)
         rows = rows.filter(last_activity_at__lte=moment).filter(

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Query
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .. import reading, timeline
 from ..core.strict_json import dumps, loads
@@ -18,13 +18,22 @@ from . import problems
 from .auth import read_auth
 from .parser import check_session_key
 from .router import router
-from .schemas import DepsOut, EventList, ProblemOut, SessionList, SessionOut, UpdateList
+from .schemas import (
+    DepsOut,
+    EventList,
+    ProblemOut,
+    SessionList,
+    SessionOut,
+    UpdateList,
+    plain_text,
+)
 
 _MOST = settings.LIMITS["page_items"]
 _ERRORS: dict[Any, Any] = {
     401: ProblemOut, 403: ProblemOut, 404: ProblemOut, 422: ProblemOut, 503: ProblemOut,
 }  # fmt: skip
 Limit = Annotated[int, Query(100, ge=1, le=_MOST, description="Most rows of a page.")]
+Text = Annotated[str, AfterValidator(plain_text)]
 Cursor = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -43,7 +52,7 @@ class Request(HttpRequest):
 )
 def get_sessions(
     request: Request,
-    agent: str | None = None,
+    agent: Annotated[Text | None, Query(None, max_length=200)] = None,
     status: Literal["running", "idle", "ended", "interrupted"] | None = None,
     lost: Annotated[bool | None, Query(None, description="With, or without, lost events.")] = None,
     after: Annotated[str | None, Query(None, description="`next` of the page before.")] = None,

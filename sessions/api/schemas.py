@@ -16,7 +16,8 @@ _NAME = settings.LIMITS["name_characters"]
 _MOST_INT = 2**63 - 1
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """The text, if both databases take it as it is; else ValueError."""
     if not storable(text):
         raise ValueError("text without NUL and without lone surrogates is required")
     return text
@@ -30,8 +31,8 @@ def _time(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Field(max_length=_NAME), AfterValidator(_plain)]
-Identifier = Annotated[str, Field(min_length=1, max_length=_NAME), AfterValidator(_plain)]
+Name = Annotated[str, Field(max_length=_NAME), AfterValidator(plain_text)]
+Identifier = Annotated[str, Field(min_length=1, max_length=_NAME), AfterValidator(plain_text)]
 Time = Annotated[
     str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
@@ -136,7 +137,7 @@ class RewindIn(Strict):
     """Back to when the log had `to_seq` events."""
 
     to_seq: Count
-    reason: Annotated[str, Field(max_length=2000), AfterValidator(_plain)] = ""
+    reason: Annotated[str, Field(max_length=2000), AfterValidator(plain_text)] = ""
 
 
 class UsageIn(Strict):

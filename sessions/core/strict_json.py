@@ -221,11 +221,19 @@ _number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").ma
 _word = re.compile(r"-?[A-Za-z]+").match
 
 
-class _Walker:
-    """Walks a document that was refused, one token at a time, until the first fault."""
+_MOST_STEPS = 100_000  # of a walk: a huge refused document must not hold the process
 
-    def __init__(self, text: str) -> None:
+
+class _Walker:
+    """Walks a document that was refused, one token at a time, until the first fault.
+
+    Values that the C scanner takes are stepped over whole, so only the containers around the
+    fault are walked (all of them when the fault is the depth, which the scanner does not know).
+    """
+
+    def __init__(self, text: str, *, deep: bool) -> None:
         self.text, self.index = text, 0
+        self.deep, self.steps = deep, 0
         self.path: list[str | int] = []
         self.seen: list[set[str] | None] = []  # the keys of an open object, None for an array
 
@@ -255,11 +263,22 @@ class _Walker:
         if not first:
             raise self.fault("truncated", "The document ends where a value is expected")
         if first in "[{":
-            self.open(first)
+            if not self.stepped_over():
+                self.open(first)
         elif first == '"':
             self.string()
         else:
             self.scalar()
+
+    def stepped_over(self) -> bool:
+        """Whether the value here was taken whole by the C scanner."""
+        if self.deep:
+            return False
+        try:
+            _, self.index = _scan(self.text, self.index)
+        except (ValueError, StopIteration, RecursionError):
+            return False
+        return True
 
     def open(self, bracket: str) -> None:
         if len(self.seen) == MAX_DEPTH:
@@ -279,6 +298,9 @@ class _Walker:
             self.member()
 
     def next_part(self) -> None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise self.fault("syntax", "Refused somewhere after this place")
         keys = self.seen[-1]
         found = self.peek()
         if found == ("]" if keys is None else "}"):
@@ -340,7 +362,11 @@ class _Walker:
 
 
 def _explain(text: str) -> StrictJSONError:
-    return _Walker(text).walk()
+    try:
+        _check_depth(text)
+    except _Fault:
+        return _Walker(text, deep=True).walk()
+    return _Walker(text, deep=False).walk()
 
 
 # -- writing -------------------------------------------------------------------------------

@@ -50,6 +50,12 @@ def test_a_cursor_that_no_page_gave_is_refused(api, cursor):
     assert answer.problem["field"] == "after"
 
 
+def test_a_nul_in_a_filter_is_refused_on_both_databases(api):
+    answer = api.get("sessions?agent=a%00b")
+    assert answer.status == 422
+    assert answer.problem["field"] == "agent"
+
+
 @pytest.mark.parametrize("limit", ["0", "1001", "x", "-1"])
 def test_a_page_has_a_limit(api, limit):
     for path in ("sessions", "sessions/s/events", "sessions/s/updates"):

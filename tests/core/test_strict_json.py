@@ -117,6 +117,24 @@ def test_parts_keep_their_text_as_received():
     assert node.value == json.loads(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[" + "1," * 1_000_000 + "1e999]", "[" + "[1,2]," * 300_000 + '{"a":1,"a":2}]',
+     '{"a":[' + '"x",' * 500_000 + "NaN]}", "[" * 65 + "1," * 400_000],
+    ids=["numbers", "lists", "texts", "deep"],
+)  # fmt: skip
+def test_a_huge_refused_document_is_explained_in_a_bounded_number_of_steps(text, monkeypatch):
+    steps = []
+    original = strict_json._Walker.next_part
+    monkeypatch.setattr(
+        strict_json._Walker, "next_part", lambda walker: (steps.append(1), original(walker))[1]
+    )
+    with pytest.raises(StrictJSONError) as error:
+        strict_json.loads(text)
+    assert error.value.column > 1
+    assert len(steps) <= strict_json._MOST_STEPS + 1
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),

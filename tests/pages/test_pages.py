@@ -137,6 +137,8 @@ def test_the_list_pages_and_filters(api, staff):
     assert len(re.findall(r"<th scope=\"row\">", rest)) == 10
     assert "s07" in staff.get("/?q=s07")
     assert "s08" not in staff.get("/?q=s07")
+    assert "No session matches" in staff.get("/?q=S07"), "keys are case-sensitive everywhere"
+    staff.get("/?q=%00&agent=%00")
     assert "No session matches" in staff.get("/?status=ended")
     staff.get("/?after=nonsense", 400)
 

@@ -15,6 +15,21 @@ from .events import SURFACE_TYPES, Disposition, Reason, fault_of
 OPERATION_NAMES = ("set", "merge", "append", "delete", "log_event")
 Deps = dict[str, Any]
 
+PROTECTED_KEYS = frozenset(
+    {
+        "approval_handler",
+        "hook_registry",
+        "workspace_root",
+        "sub_agent_shared_deps",
+        "sub_agent_templates",
+        "sub_agent_workspace_root",
+        "file_read_max_bytes",
+        "web_fetch_max_bytes",
+    }
+)
+"""Deps keys that some versions of Nous protect: there an operation of a tool's update on one is
+dropped with a warning. We fold it all the same, and mark the update."""
+
 
 class Path(StrEnum):
     """The way an update was applied, as `nous.md` calls them."""

@@ -50,10 +50,11 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Lists the newest rows first, by primary key, ; shows, changes nothing."""
+    """Lists the newest rows first, by primary key; shows, changes nothing."""
 
     paginator = BoundedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # each facet counts the table
     ordering = ("-pk",)
     list_per_page = 100
     actions = None
@@ -97,6 +98,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
         cut.short_description = field.replace("_", " ")  # type: ignore[attr-defined]
         return cut
+
+
+admin.site.site_header = admin.site.site_title = "nousweb · admin"
+admin.site.index_title = "Rows, to be read"
 
 
 def _link(address: str, text: str) -> SafeString:

@@ -13,10 +13,10 @@ from typing import Any
 
 from .core import strict_json
 from .core.events import Disposition, Reason, is_integer
-from .core.reducer import OperationRefused, parse_operation
+from .core.reducer import PROTECTED_KEYS, OperationRefused, parse_operation
 from .core.times import parse_time
 from .models import Event, Session, Step, Update
-from .shown import CUT_CHARACTERS, Shown, readable, shown, shown_cut
+from .shown import CUT_CHARACTERS, Shown, is_tall, readable, shown, shown_cut
 
 HEAD_CHARACTERS = 24_000
 """What is read of a stored text for a page; longer ones are shown cut."""
@@ -71,14 +71,6 @@ def starts_of(session: Session) -> Starts:
     return known
 
 
-PROTECTED_KEYS = frozenset({
-    "approval_handler", "hook_registry", "workspace_root", "sub_agent_shared_deps",
-    "sub_agent_templates", "sub_agent_workspace_root", "file_read_max_bytes",
-    "web_fetch_max_bytes",
-})  # fmt: skip
-"""Deps keys that some versions of the runner keep from tool updates, with a warning."""
-
-
 @dataclass(frozen=True, slots=True)
 class OperationView:
     """One operation of an update. `fate` is what became of a `log_event`; `protected` says that
@@ -109,6 +101,10 @@ class PartView:
     text: str
     is_json: bool = False
     cut: bool = False
+
+    @property
+    def is_tall(self) -> bool:
+        return is_tall(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +252,11 @@ def _update_entry(own: _Row, starts: Starts | None, abandoned: bool) -> Entry:
         name=readable(row.tool_name or ""),
         lost=sum(fate["disposition"] != "logged" for fate in fates),
     )
+
+
+def protected_keys(update: Update) -> list[str]:
+    """The keys of an update that some versions of Nous protect from tools, in its order."""
+    return [key for key in strict_json.loads(update.keys) if key in PROTECTED_KEYS]
 
 
 _MOST_OPERATIONS = 50

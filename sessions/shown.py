@@ -32,6 +32,11 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def is_tall(text: str) -> bool:
+    """Whether the text may need a scroll bar, which a keyboard must be able to reach."""
+    return len(text) > 1200 or text.count("\n") > 12
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A value as text: `text` indented, `line` its beginning in one line. `size` is how many
@@ -43,6 +48,10 @@ class Shown:
     size: int
     cut: bool
     fits_line: bool
+
+    @property
+    def is_tall(self) -> bool:
+        return is_tall(self.text)
 
 
 def shown(value: Any, limit: int = CUT_CHARACTERS) -> Shown:

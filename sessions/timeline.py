@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Left, Length
+from django.db.models import F, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Left, Length
 
 from .core.events import Disposition
 from .core.times import parse_time
@@ -246,17 +246,155 @@ def _rows(
 
 
 @dataclass(frozen=True, slots=True)
-class StepView:
-    """A step of the timeline. `entries` is None where they are to be loaded when the step
-    comes into view; `opens_turn` when its turn's heading belongs above it; `rewinds` are those
-    that happened just before it."""
+class Group:
+    """Entries of one step that follow one another, in order. `joins` when they go on with the
+    step shown just above them, else they need a heading; `is_new` when that is the step's own,
+    `opens_turn` when its turn's belongs there too."""
 
     step: Step
-    turn: Turn
+    joins: bool
+    is_new: bool
     opens_turn: bool
-    rewinds: list[Epoch]
-    entries: StepEntries | None
-    abandoned: bool
+    entries: list[Entry]
+
+    @property
+    def turn(self) -> Turn:
+        return self.step.turn
+
+    @property
+    def duration(self) -> timedelta | None:
+        return duration(self.step.started_at, self.step.ended_at)
+
+    @property
+    def turn_duration(self) -> timedelta | None:
+        return duration(self.turn.started_at, self.turn.ended_at)
+
+
+def _steps_by_id(rows: Sequence[Update | Event], known: Sequence[Step] = ()) -> dict[int, Step]:
+    """The step of each row; one query for those that are not `known`."""
+    steps = {step.pk: step for step in known}
+    missing = {row.step_id for row in rows} - steps.keys()
+    if missing:
+        found = Step.objects.filter(pk__in=missing).select_related("turn")
+        steps |= {step.pk: step for step in found}
+    return steps
+
+
+def _grouped(
+    session: Session,
+    rows: Sequence[Update | Event],
+    steps: dict[int, Step],
+    *,
+    last: int | None = None,
+    turn: int | None = None,
+    shown: int | None = None,
+) -> list[Group]:
+    """The rows, in ordinal order, grouped by step. `last` and `turn` are the ids of the step
+    and the turn shown above them; steps that began after the ordinal `shown` are new."""
+    groups: list[Group] = []
+    seen: set[int] = set()
+    for row, entry in zip(rows, entries_of(rows, starts_of(session), steps), strict=True):
+        step = steps[row.step_id]
+        if not groups or groups[-1].step.pk != step.pk:
+            joins = not groups and step.pk == last
+            is_new = shown is not None and step.first_ordinal > shown and step.pk not in seen
+            groups.append(Group(step, joins, is_new, is_new and step.turn_id != turn, []))
+            seen.add(step.pk)
+            turn = step.turn_id
+        groups[-1].entries.append(entry)
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The entries from the first one of a step until the next step begins: the step's own, and
+    what came meanwhile to others that had begun before, above all to the turn outside any step.
+    So the slices of a session, one after another, are its entries in their total order.
+
+    `next_ordinal` and `previous_ordinal` lead on and back within the slice, None at its ends;
+    `after` and `upto` are the ordinals around it.
+    """
+
+    groups: list[Group]
+    after: int
+    upto: int
+    next_ordinal: int | None
+    previous_ordinal: int | None = None
+
+    @property
+    def last_step(self) -> Step | None:
+        """The step whose entries stand last."""
+        return self.groups[-1].step if self.groups else None
+
+    @property
+    def left_after(self) -> int:
+        """How many entries follow in the slice: ordinals have no gaps."""
+        return self.upto - self.next_ordinal if self.next_ordinal is not None else 0
+
+    @property
+    def left_before(self) -> int:
+        """How many entries of the slice stand before these."""
+        return self.previous_ordinal - 1 - self.after if self.previous_ordinal is not None else 0
+
+
+def read_slice(
+    session: Session,
+    step: Step,
+    *,
+    after: int,
+    upto: int,
+    before: int | None = None,
+    last: int | None = None,
+    lost_only: bool = False,
+    limit: int = ENTRIES_A_PAGE,
+) -> Slice:
+    """A page of the slice of `step`: the entries after the ordinal `after` up to and with
+    `upto`, or the last ones of them before `before`. Four queries."""
+    upto = min(upto, session.next_ordinal - 1)
+    where = Q(session=session)
+    if before is not None:
+        rows = _rows(where, after, min(upto, before - 1), limit + 1, lost_only, backwards=True)
+        earlier, more = len(rows) > limit, False
+        rows = rows[-limit:]
+    else:
+        rows = _rows(where, after, upto, limit + 1, lost_only)
+        earlier, more = False, len(rows) > limit
+        rows = rows[:limit]
+    return Slice(
+        _grouped(session, rows, _steps_by_id(rows, [step]), last=last),
+        after=after,
+        upto=upto,
+        next_ordinal=rows[-1].ordinal if more else None,
+        previous_ordinal=rows[0].ordinal if earlier else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step of the timeline. `slice` is None where its entries are to be loaded when the step
+    comes into view; it ends with the ordinal `upto`. `opens_turn` when its turn's heading
+    belongs above it; `rewinds` are those that happened just before it."""
+
+    step: Step
+    opens_turn: bool = False
+    rewinds: Sequence[Epoch] = ()
+    upto: int = 0
+    slice: Slice | None = None
+
+    @property
+    def turn(self) -> Turn:
+        return self.step.turn
+
+    @property
+    def after(self) -> int:
+        """The ordinal before the step's first one."""
+        return self.step.first_ordinal - 1
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether a rewind abandoned all of it."""
+        step = self.step
+        return step.abandoned_from is not None and step.abandoned_from <= step.first_ordinal
 
     @property
     def duration(self) -> timedelta | None:
@@ -280,6 +418,14 @@ class StepsPage:
     epoch: int
     tail_rewinds: list[Epoch]
 
+    @property
+    def last_step(self) -> Step | None:
+        """The step whose entries stand last, as far as the page knows."""
+        if not self.steps:
+            return None
+        groups = self.steps[-1].slice.groups if self.steps[-1].slice else []
+        return groups[-1].step if groups else self.steps[-1].step
+
 
 def duration(started: datetime | None, ended: datetime | None) -> timedelta | None:
     """The time between the two, None when either is missing; clocks may make it negative."""
@@ -299,30 +445,33 @@ def steps_page(
     goes_on: bool = False,
 ) -> StepsPage:
     """A page of steps: those after the first ordinal `after`, or the last ones before
-    `before`, or the last ones (`end`), or from the step on that holds the ordinal `at`; else the
-    first ones. With `goes_on` the page stands below the step before it, whose turn needs no
-    second heading.
+    `before`, or the last ones (`end`), or from the one on in whose slice the ordinal `at` lies;
+    else the first ones. With `goes_on` the page stands below the step before it, whose turn
+    needs no second heading.
 
     Entries come with the first steps, or with `end` the last ones, up to `inline` of them. At
     most 7 queries, whatever the session holds.
     """
     cursor = session.next_ordinal - 1
     rows = _steps_of(session, lost_only).filter(first_ordinal__lte=cursor)
-    if at is not None:
-        after = _first_of_step_at(session, at)
     if end:
         before = cursor + 1
     if before is not None:
         found = list(rows.filter(first_ordinal__lt=before).order_by("-first_ordinal")[: limit + 1])
         has_previous, has_next = len(found) > limit, before <= cursor
-        above = found[limit].first_ordinal if has_previous else 0
+        above, past = (found[limit].first_ordinal if has_previous else 0), before
         steps = found[:limit][::-1]
     else:
-        found = list(
-            rows.filter(first_ordinal__gt=after or 0).order_by("first_ordinal")[: limit + 1]
-        )
+        following = rows.filter(first_ordinal__gt=after or 0)
+        if at is not None:
+            holder = rows.filter(first_ordinal__lte=at).order_by("-first_ordinal")
+            start = Subquery(holder.values("first_ordinal")[:1])
+            following = rows.filter(first_ordinal__gte=Coalesce(start, 0))
+        found = list(following.order_by("first_ordinal")[: limit + 1])
+        if at is not None and found:
+            after = found[0].first_ordinal - 1
         has_previous, has_next = bool(after), len(found) > limit
-        above = after or 0
+        above, past = after or 0, found[limit].first_ordinal if has_next else cursor + 1
         steps = found[:limit]
     for step in steps:
         step.session = session
@@ -331,12 +480,13 @@ def steps_page(
     turn_above = None
     if goes_on and above:
         turn_above = rows.filter(first_ordinal__lte=above).order_by("-first_ordinal").first()
-    if end:
-        inlined = _last_entries(session, steps, lost_only, inline)
-    else:
-        inlined = _first_entries(session, steps, lost_only, inline, around=at or 0)
+    views = _step_views(steps, past - 1, rewinds, turn_above.turn_id if turn_above else None)
+    if views and end:
+        views = _fill_from_end(session, views, lost_only, inline)
+    elif views:
+        views = _fill(session, views, lost_only, inline, min(at or 0, cursor))
     return StepsPage(
-        steps=_step_views(steps, rewinds, inlined, turn_above.turn_id if turn_above else None),
+        steps=views,
         next_after=last if has_next and steps else None,
         previous_before=steps[0].first_ordinal if has_previous and steps else None,
         cursor=cursor,
@@ -352,17 +502,6 @@ def _steps_of(session: Session, lost_only: bool) -> QuerySet[Step]:
     return rows
 
 
-def _first_of_step_at(session: Session, ordinal: int) -> int | None:
-    """The ordinal before the first one of the step that holds this ordinal; None: no step."""
-    found = [
-        model.objects.filter(session=session, ordinal=ordinal).values_list("step__first_ordinal")
-        for model in (Event, Update)
-    ]
-    for (first,) in found[0].union(found[1], all=True):
-        return int(first) - 1
-    return None
-
-
 def _rewinds(session: Session, after: int, upto: int) -> list[Epoch]:
     """Rewinds between two ordinals, the last 200 of them. The first ordinal of the newest one
     may not be there yet."""
@@ -373,75 +512,79 @@ def _rewinds(session: Session, after: int, upto: int) -> list[Epoch]:
 
 
 def _step_views(
-    steps: list[Step],
-    rewinds: list[Epoch],
-    inlined: dict[int, StepEntries],
-    turn_above: int | None,
+    steps: list[Step], upto: int, rewinds: list[Epoch], turn_above: int | None
 ) -> list[StepView]:
+    """The steps without their entries; the slice of the last one ends with the ordinal `upto`."""
+    ends = [*(step.first_ordinal - 1 for step in steps[1:]), upto][: len(steps)]
     views = []
     reached = 0
-    for step in steps:
+    for step, end in zip(steps, ends, strict=True):
         own = [epoch for epoch in rewinds if reached < epoch.first_ordinal <= step.first_ordinal]
-        reached = max(reached, step.first_ordinal)
+        reached = step.first_ordinal
         opens, turn_above = step.turn_id != turn_above, step.turn_id
-        whole = step.abandoned_from is not None and step.abandoned_from <= step.first_ordinal
-        views.append(StepView(step, step.turn, opens, own, inlined.get(step.pk), whole))
+        views.append(StepView(step, opens, own, end))
     return views
 
 
-def _first_entries(
-    session: Session, steps: list[Step], lost_only: bool, inline: int, around: int
-) -> dict[int, StepEntries]:
-    """The entries of the first steps, as many whole steps as fit into `inline` rows; of a
-    first step that does not fit, a page that begins shortly before the ordinal `around`."""
-    chosen = _whole_steps(steps, lost_only, inline)
-    if chosen or not steps:
-        return _entries_by_step(session, chosen, lost_only, inline)
-    found = step_entries(
-        steps[0], after_ordinal=max(around - 20, 0), upto=session.next_ordinal - 1, limit=inline,
-        lost_only=lost_only,
-    )  # fmt: skip
-    return {steps[0].pk: found}
+_CONTEXT = 20
+"""Entries shown above one that was asked for, when its slice is too long to be shown whole."""
 
 
-def _last_entries(
-    session: Session, steps: list[Step], lost_only: bool, inline: int
-) -> dict[int, StepEntries]:
-    """The entries of the last steps, as many whole steps as fit; of a last step that does not
-    fit, its last page."""
-    chosen = _whole_steps(steps[::-1], lost_only, inline)
-    if chosen or not steps:
-        return _entries_by_step(session, chosen, lost_only, inline)
-    last = steps[-1]
-    found = step_entries(
-        last, before_ordinal=session.next_ordinal, limit=inline, lost_only=lost_only
-    )
-    return {last.pk: found}
+def _fill(
+    session: Session, views: list[StepView], lost_only: bool, inline: int, at: int
+) -> list[StepView]:
+    """The views with entries in the first ones, up to `inline`; where the entry `at` is further
+    down in the first slice, they begin shortly before it."""
+    start = views[0].after
+    if at - start > inline - _CONTEXT:
+        start = max(at - _CONTEXT - 1, start)
+    rows = _rows(Q(session=session), start, views[-1].upto, inline + 1, lost_only)
+    more = len(rows) > inline
+    rows = rows[:inline]
+    reached = rows[-1].ordinal if more else views[-1].upto
+    steps = _steps_by_id(rows, [view.step for view in views])
+    filled = []
+    for view in views:
+        if view.after >= reached:
+            filled.append(view)
+            continue
+        own = [row for row in rows if view.after < row.ordinal <= view.upto]
+        part = Slice(
+            _grouped(session, own, steps, last=view.step.pk),
+            after=view.after,
+            upto=view.upto,
+            next_ordinal=reached if reached < view.upto else None,
+            previous_ordinal=start + 1 if view.after < start else None,
+        )
+        filled.append(replace(view, slice=part))
+    return filled
 
 
-def _whole_steps(steps: Sequence[Step], lost_only: bool, inline: int) -> dict[int, Step]:
-    chosen: dict[int, Step] = {}
-    for step in steps:
-        inline -= step.lost if lost_only else step.entries
-        if inline < 0:
-            break
-        chosen[step.pk] = step
-    return chosen
-
-
-def _entries_by_step(
-    session: Session, chosen: dict[int, Step], lost_only: bool, inline: int
-) -> dict[int, StepEntries]:
-    if not chosen:
-        return {}
-    rows = _rows(Q(step__in=list(chosen)), 0, session.next_ordinal - 1, inline, lost_only)
-    grouped: dict[int, list[Entry]] = {pk: [] for pk in chosen}
-    for row, entry in zip(rows, entries_of(rows, starts_of(session), chosen), strict=True):
-        grouped[row.step_id].append(entry)
-    return {
-        pk: StepEntries(entries if lost_only else _with_gaps(entries), None)
-        for pk, entries in grouped.items()
-    }
+def _fill_from_end(
+    session: Session, views: list[StepView], lost_only: bool, inline: int
+) -> list[StepView]:
+    """The views with entries in the last ones, up to `inline`."""
+    start = views[0].after
+    rows = _rows(Q(session=session), start, views[-1].upto, inline + 1, lost_only, backwards=True)
+    more = len(rows) > inline
+    rows = rows[-inline:]
+    reached = rows[0].ordinal if more else start + 1
+    steps = _steps_by_id(rows, [view.step for view in views])
+    filled = []
+    for view in views:
+        if view.upto < reached:
+            filled.append(view)
+            continue
+        own = [row for row in rows if view.after < row.ordinal <= view.upto]
+        part = Slice(
+            _grouped(session, own, steps, last=view.step.pk),
+            after=view.after,
+            upto=view.upto,
+            next_ordinal=None,
+            previous_ordinal=reached if view.after < reached - 1 else None,
+        )
+        filled.append(replace(view, slice=part))
+    return filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,30 +615,6 @@ def get_step(session: Session, pk: int) -> Step:
 
 
 # -- following a session -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """New entries of one step, in order. `is_new` when the step itself is, `joins` when they
-    go on with the step that the page shows last, `opens_turn` when another turn was above."""
-
-    step: Step
-    is_new: bool
-    joins: bool
-    opens_turn: bool
-    entries: list[Entry]
-
-    @property
-    def turn(self) -> Turn:
-        return self.step.turn
-
-    @property
-    def duration(self) -> timedelta | None:
-        return duration(self.step.started_at, self.step.ended_at)
-
-    @property
-    def turn_duration(self) -> timedelta | None:
-        return duration(self.turn.started_at, self.turn.ended_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,19 +656,9 @@ def changes_since(
     more = len(rows) > limit
     rows = rows[:limit]
     cursor = rows[-1].ordinal if more else max(head, ordinal)
-    found = Step.objects.filter(pk__in={row.step_id for row in rows}).select_related("turn")
-    steps = {step.pk: step for step in found}
-    groups: list[Group] = []
-    seen: set[int] = set()
-    for row, entry in zip(rows, entries_of(rows, starts_of(session), steps), strict=True):
-        step = steps[row.step_id]
-        if not groups or groups[-1].step.pk != step.pk:
-            joins = not groups and step.pk == last
-            is_new = step.first_ordinal > ordinal and step.pk not in seen
-            seen.add(step.pk)
-            groups.append(Group(step, is_new, joins, step.turn_id != turn, []))
-            last, turn = step.pk, step.turn_id
-        groups[-1].entries.append(entry)
+    groups = _grouped(session, rows, _steps_by_id(rows), last=last, turn=turn, shown=ordinal)
+    if groups:
+        last, turn = groups[-1].step.pk, groups[-1].turn.pk
     rewinds = list(
         Epoch.objects.filter(session=session, number__gt=epoch, number__lte=session.epoch).order_by(
             "number"

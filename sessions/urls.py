@@ -45,6 +45,7 @@ urlpatterns = [
     path("sessions/<key:key>/news/", views.news, name="news"),
     path("sessions/<key:key>/steps/<number:pk>/", views.step_page, name="step"),
     path("sessions/<key:key>/steps/<number:pk>/entries/", views.entries, name="entries"),
+    path("sessions/<key:key>/steps/<number:pk>/slice/", views.step_slice, name="slice"),
     path("sessions/<key:key>/steps/<number:pk>/head/", views.step_head, name="step-head"),
     path("sessions/<key:key>/steps/<number:pk>/turn/", views.turn_head, name="turn-head"),
     path("sessions/<key:key>/entries/<number:ordinal>/", views.entry, name="entry"),

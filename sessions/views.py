@@ -155,7 +155,7 @@ def _steps(request: HttpRequest, session: Session, *, goes_on: bool = False) -> 
         lost_only=lost_only,
         goes_on=goes_on,
     )
-    last = found.steps[-1].step if found.steps else None
+    last = found.last_step
     return {
         "session": session,
         "page": found,
@@ -295,10 +295,32 @@ def _step_entries(request: HttpRequest, session: Session, pk: int) -> dict[str, 
 
 
 @session_page
+def step_slice(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
+    """Fragment: entries from the step's first one until the next step begins (`upto`), after
+    the ordinal `after` or the last ones before `before`. What goes on below others (`last` is
+    the step shown there) needs no way back to them."""
+    query = read_query(TimelineQuery, request.GET)
+    step = _step_or_404(session, pk)
+    lost_only = bool(query["lost"])
+    after = query["after"]
+    found = timeline.read_slice(
+        session,
+        step,
+        after=step.first_ordinal - 1 if after is None else after,
+        upto=session.next_ordinal - 1 if query["upto"] is None else query["upto"],
+        before=query["before"],
+        last=query["last"],
+        lost_only=lost_only,
+    )
+    context = {"session": session, "step": step, "slice": found, "lost_only": lost_only}
+    return render(request, "_slice.html", context)
+
+
+@session_page
 def step_head(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
     """Fragment: the heading of a step, as it is now."""
     step = _step_or_404(session, pk)
-    view = timeline.StepView(step, step.turn, False, [], None, False)
+    view = timeline.StepView(step)
     return render(request, "_step_head.html", {"session": session, "step": step, "view": view})
 
 
@@ -306,7 +328,7 @@ def step_head(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
 def turn_head(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
     """Fragment: the heading of a step's turn, as it is now."""
     step = _step_or_404(session, pk)
-    view = timeline.StepView(step, step.turn, True, [], None, False)
+    view = timeline.StepView(step)
     return render(
         request, "_turn.html", {"session": session, "step": step, "turn": step.turn, "view": view}
     )
@@ -317,7 +339,7 @@ def step_page(request: HttpRequest, session: Session, pk: int) -> HttpResponse:
     """One step on a page of its own."""
     context = _step_entries(request, session, pk)
     step: Step = context["step"]
-    context["view"] = timeline.StepView(step, step.turn, False, [], None, False)
+    context["view"] = timeline.StepView(step)
     before = read_query(TimelineQuery, request.GET)["before"]
     if before:
         context["later"] = with_query(request.GET, after=before - 1, before=None)

@@ -15,7 +15,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
-  for (const element of document.querySelectorAll("#summary[data-live]")) {
+  for (const element of document.querySelectorAll("[data-live]")) {
     window.htmx.trigger(element, "look");
   }
 });

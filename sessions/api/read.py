@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from .. import reading, timeline
 from ..core.strict_json import dumps, loads
 from ..deps import deps_at
+from ..entries import protected_keys
 from ..models import Event, Session, Step, Token, Turn, Update
 from . import problems
 from .auth import read_auth
@@ -278,6 +279,7 @@ def _update_text(update: Update) -> str:
         "path": update.path,
         "keys": loads(update.keys),
         "differs": loads(update.differs),
+        "protected_keys": protected_keys(update),
         "events": loads(update.log_events),
         "id": update.client_id,
         "tool_call": {"id": update.tool_call_id, "name": update.tool_name} if called else None,

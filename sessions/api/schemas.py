@@ -288,6 +288,9 @@ class UpdateOut(Schema):
     operations: list[OperationForm]
     keys: list[str]
     differs: list[str]
+    protected_keys: list[str] = Field(
+        description="Keys touched that some versions of Nous protect from tools."
+    )
     events: list[EventResult]
     id: str | None
     tool_call: ToolCall | None

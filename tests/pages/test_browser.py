@@ -106,6 +106,68 @@ def test_following_stops_when_the_session_has_ended(page, server, key):
     assert [url for url in polls if "/summary/" in url] == []
 
 
+def test_new_entries_go_on_in_the_step_and_its_heading_follows(page, server, key):
+    post(server, key, event("turn_start"), event("step_start"))
+    page.goto(f"{server.url}/sessions/{key}/")
+    page.locator(".step-head .badge.open").wait_for()
+    post(server, key, event("assistant_message", content="said at last"))
+    page.locator(".step.joins", has_text="said at last").wait_for()
+    post(server, key, event("step_end", outcome="error"))
+    page.locator(".step-head .badge.error", has_text="error").first.wait_for()
+    assert page.locator(".step-head .badge.open").count() == 0
+    assert page.locator(".step-head").count() == 2, "the turn's own rows, and the step"
+    page.locator(".rail-step .dot.error").wait_for()
+
+
+def test_a_page_far_from_the_end_says_what_is_new_there(page, server, key):
+    post(server, key, *steps(60))
+    page.goto(f"{server.url}/sessions/{key}/")
+    post(server, key, event("assistant_message", content="the news"))
+    page.get_by_role("link", name="1 new entry at the end").click()
+    page.get_by_text("the news", exact=True).wait_for()
+    assert page.get_by_text("the news", exact=True).is_visible()
+    assert page.url.endswith("?at=end#end")
+
+
+def test_the_rail_scrolls_to_a_step_that_is_shown_and_loads_one_that_is_not(page, server, key):
+    post(server, key, *steps(60))
+    page.set_viewport_size({"width": 1400, "height": 800})
+    page.goto(f"{server.url}/sessions/{key}/")
+    page.evaluate("window.same = true")
+    page.locator("a.rail-step", has_text="1.9").first.click()
+    page.get_by_text("step 9 says 0", exact=True).wait_for()
+    assert page.evaluate("window.same")
+    page.locator("a.rail-step[aria-current]", has_text="1.9").wait_for()
+    page.locator("a.rail-step", has_text="1.50").click()
+    page.get_by_text("step 50 says 0", exact=True).wait_for()
+    assert page.evaluate("window.same === undefined")
+
+
+def test_nothing_is_asked_while_the_tab_is_hidden(page, server, key):
+    post(server, key, *steps(1))
+    page.add_init_script(
+        "window.away = false; Object.defineProperty(document, 'hidden', {get: () => window.away})"
+    )
+    page.goto(f"{server.url}/sessions/{key}/")
+    page.locator("aside.side", has_text="no deps").wait_for()
+    page.evaluate("window.away = true")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    post(server, key, event("assistant_message", content="meanwhile"))
+    page.wait_for_timeout(5000)
+    assert asked == []
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    page.get_by_text("meanwhile", exact=True).wait_for()
+
+
+def test_a_reader_whose_sign_in_ended_is_sent_to_it(page, server, key):
+    post(server, key, *steps(1))
+    page.goto(f"{server.url}/sessions/{key}/")
+    page.context.clear_cookies()
+    page.locator("#id_username").wait_for()
+    assert f"next=/sessions/{key}/" in page.url
+
+
 def test_reload_back_and_a_shared_link_work(page, server, key):
     post(server, key, *steps(2), {"operations": [["log_event", "x", {}]], "path": "run_context"})
     page.goto(f"{server.url}/sessions/{key}/")

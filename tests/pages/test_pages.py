@@ -27,6 +27,7 @@ def every_address(key: str, step: int) -> list[str]:
         f"/sessions/{key}/log/?at=end", f"/sessions/{key}/log/?before=5",
         f"/sessions/{key}/refusals/", f"/sessions/{key}/rail/", f"/sessions/{key}/news/?after=0",
         f"/sessions/{key}/steps/{step}/head/", f"/sessions/{key}/steps/{step}/turn/",
+        f"/sessions/{key}/steps/{step}/slice/",
         f"/sessions/{key}/steps/{step}/?before=9", f"/sessions/{key}/steps/{step}/?lost=1",
     ]  # fmt: skip
 
@@ -212,6 +213,15 @@ def test_where_the_runner_path_differs_is_said(api, staff):
     assert "left other values than context would have for l" in staff.words("/sessions/s/")
 
 
+def test_an_update_that_touches_a_protected_key_is_marked(api, staff):
+    api.update("s", ["set", "workspace_root", "/tmp"], ["set", "free", 1])
+    assert "workspace_root protected key" in staff.words("/sessions/s/")
+    [update] = api.get("sessions/s/updates").json["updates"]
+    assert update["protected_keys"] == ["workspace_root"]
+    api.update("t", ["set", "free", 1])
+    assert "protected" not in staff.words("/sessions/t/")
+
+
 def test_messages_read_as_messages(api, staff):
     api.events(
         "s",
@@ -297,7 +307,7 @@ def test_a_step_of_many_entries_is_paged_by_ordinal(api, staff, django_assert_ma
         with django_assert_max_num_queries(12):
             text = staff.get(address)
         found += ordinals(text)
-        following = re.search(r'hx-get="(/sessions/s/steps/\d+/entries/\?after=[^"]+)"', text)
+        following = re.search(r'hx-get="(/sessions/s/steps/\d+/slice/\?after=[^"]+)"', text)
         address = following[1].replace("&amp;", "&") if following else ""
     assert found == list(range(1, 351))
 

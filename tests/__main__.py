@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,8 @@ def _counted(text: str, what: str) -> int:
 
 
 def main() -> int:
+    # asked to stop, as by Ctrl-C: what was started here is stopped first
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(f"== browser: {executable() or 'the one of Playwright'}", flush=True)
     with tempfile.TemporaryDirectory(prefix="nousweb-checks-") as folder:
         environ = {
